@@ -1,0 +1,156 @@
+"""What the daemon says to its clients: shapes of every document and stream of the API.
+
+HTTP on a unix socket; documents are JSON, streams are newline-delimited JSON (one message a line,
+each with `kind`), `/v1/events` is server-sent events. Times are unix seconds. RUN and INCIDENT in a
+path are the user's words (id, prefix, job, @1, -1), percent-encoded.
+
+    GET  /v1/daemon                      DaemonView
+    POST /v1/daemon/stop                 {}            the daemon ends; runs are left alone
+    PUT  /v1/environment {NAME: value}   {"accepted": [NAME]}     kept in memory only
+    GET  /v1/snapshot[?since=CURSOR]     Snapshot      with since: only what changed after it
+    GET  /v1/events                      SSE           event `snapshot` first, then `change` (both Snapshot)
+    GET  /v1/runs[?all=1][&job=JOB]      {"runs": [RunView]}      newest first; without all: 20 newest
+    GET  /v1/runs/RUN                    RunView
+    GET  /v1/runs/RUN/log?[attempt=][offset=][size=][tail=LINES]
+                                         raw bytes; headers X-Orch-Offset, X-Orch-Size, X-Orch-Attempt
+    GET  /v1/runs/RUN/follow[?offset=][tail=LINES]   stream: run, log, gap, incident, link, end
+    GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
+    GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
+    GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
+    POST /v1/runs/RUN/stop {grace_s}     stream: stopping, stopped{ended, remaining, gpus_free_after_s, gpu_holders}
+    POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, sent_bytes, total_bytes},
+                                         setup{job, line}, deployed{job, target, release, switched, seconds}, done
+    POST /v1/run {job, why, replace, env, args, force, deploy}
+                                         stream: deploy's, preflight{checks}, ended{...stop's}, warning{text},
+                                         stored{run}, launched{run}
+    POST /v1/rollback {job, release}     {"job", "current"}
+    GET  /v1/releases?job=JOB            {"releases": [...]}
+    GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
+    GET  /v1/incidents/INCIDENT          IncidentView
+    GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}
+    POST /v1/incidents/INCIDENT/ack      IncidentView
+    POST /v1/alert-test {sink}           {"results": [{sink, ok, text}]}
+    GET  /v1/doctor                      {"checks": [{name, ok, text, remedy, critical}]}
+    GET  /v1/top                         {"targets": [TargetView]}
+    GET  /healthz                        "ok"       GET /metrics   Prometheus text
+
+An error is `{"error": {message, remedy, exit_code, checks?, problems?}}` with status 4xx or 5xx;
+in a stream it is the last message, `kind: error` with the same keys.
+"""
+
+from typing import Any, NotRequired, TypedDict
+
+
+class RunView(TypedDict):
+    """A run as `show RUN --json` prints it."""
+
+    id: str
+    job: str
+    target: str
+    state: str
+    attempt: int
+    exit_code: int | None
+    signal: int | None
+    started_at: float | None
+    ended_at: float | None
+    step: int | None
+    loss: float | None
+    phase: str | None
+    verdict: dict[str, Any] | None
+    incident: str | None
+    link: str
+    seen_at: float | None
+    number: int
+    session: str
+    directory: str
+    release: str | None
+    why: str
+    created_at: float
+    metrics: dict[str, Any]
+    output_at: float | None
+    log_bytes: int
+    detached: bool
+    forced: bool
+
+
+class TargetView(TypedDict):
+    """A target, its link, and its GPUs as last seen."""
+
+    name: str
+    host: str
+    transport: str
+    runtime: str
+    container: str | None
+    link: str
+    seen_at: float | None
+    watched: str
+    """`probe` or `shell`."""
+    error: str | None
+    gpus: list[dict[str, Any]]
+    """GpuSample as mappings."""
+    gpu_source: str | None
+    gpus_at: float | None
+
+
+class IncidentView(TypedDict):
+    """An incident; `finding` holds traceback, thread, evidence, next_steps and the rest."""
+
+    id: str
+    run: str
+    job: str
+    target: str
+    attempt: int
+    signature: str
+    severity: str
+    title: str
+    state: str
+    fingerprint: str
+    family: str | None
+    opened_at: float
+    updated_at: float
+    resolved_at: float | None
+    occurrences: int
+    same_as: str | None
+    finding: dict[str, Any]
+
+
+class SinkView(TypedDict):
+    """A sink as `daemon status` shows it."""
+
+    name: str
+    type: str
+    state: str
+    """`ready`, `unset` or `disabled`."""
+    error: str | None
+    pending: int
+
+
+class DaemonView(TypedDict):
+    """The daemon itself."""
+
+    running: bool
+    pid: int | None
+    socket: str
+    version: NotRequired[str]
+    inventory: NotRequired[str]
+    inventory_error: NotRequired[str | None]
+    state_folder: NotRequired[str]
+    started_at: NotRequired[float]
+    needs: NotRequired[list[str]]
+    """Names of variables that the inventory wants and the daemon has no value for."""
+    wants: NotRequired[list[str]]
+    """All names of variables that the inventory wants."""
+    sinks: NotRequired[list[SinkView]]
+    jobs: NotRequired[list[dict[str, Any]]]
+    """Each: name, targets, session, package, workdir, release."""
+
+
+class Snapshot(TypedDict):
+    """The whole state at a moment, or what changed since a cursor."""
+
+    cursor: int
+    at: float
+    daemon: DaemonView
+    targets: list[TargetView]
+    runs: list[RunView]
+    incidents: list[IncidentView]

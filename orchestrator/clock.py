@@ -1,0 +1,59 @@
+"""The only reader of time and randomness in the daemon; tests give a ManualClock instead."""
+
+import asyncio
+import datetime
+import random
+import secrets
+import time
+from typing import Protocol
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Clock(Protocol):
+    """Time and randomness, as the daemon sees them."""
+
+    def now(self) -> float:
+        """Unix seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    def jitter(self, seconds: float) -> float:
+        """`seconds` give or take a tenth."""
+        ...
+
+    def new_id(self, length: int = 8) -> str:
+        """A random id of digits and small letters (Crockford's alphabet)."""
+        ...
+
+
+class SystemClock:
+    """The real one."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def jitter(self, seconds: float) -> float:
+        return seconds * random.uniform(0.9, 1.1)  # noqa: S311  no secret hangs on it
+
+    def new_id(self, length: int = 8) -> str:
+        return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+def utc_text(unix: float) -> str:
+    """RFC 3339 in UTC with milliseconds, as alerts and logs carry it."""
+    moment = datetime.datetime.fromtimestamp(unix, tz=datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

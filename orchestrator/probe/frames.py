@@ -1,0 +1,96 @@
+"""The wire between a daemon and its probe: newline-delimited JSON frames, one object a line.
+
+Stdlib only and Python 3.10: this file is shipped inside the probe and used by the link as well.
+
+Every frame has `kind`. Bytes travel as base64 under `data`. Times are unix seconds of the
+target's clock. Paths are absolute on the target.
+
+Probe to daemon
+    hello    v probe python pid boot_id hostname tmux generation time features   first frame, always
+    result   id value | id error{type,message,remedy}            answer to a call
+    progress id value                                            news of a call that takes long
+    bytes    watch stream offset data t                          new bytes of a followed file
+    gap      watch stream offset size reason                     bytes that cannot be had any more
+    exit     watch record                                        exit record, sent after the last byte
+    gone     watch reason                                        relay ended without an exit record
+    session  watch detached                                      the tmux session vanished or is back
+    gpus     t source samples error                              see GpuSample; source nvml|nvidia-smi
+    kernel   t line                                              kernel log line of interest (host)
+    pong     n
+
+Daemon to probe
+    call     id op args                                          see the ops of serve.py
+    ack      watch stream offset                                 stored up to here; opens the window
+    ping     n                                                   every 5 s; 30 s without a frame end it
+
+Ops of a call (args -> value)
+    launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}   idempotent by attempt_dir
+    watch    {watch, attempt_dir, log_offset, metrics_path, metrics_offset} -> {}
+    unwatch  {watch} -> {}
+    end      {run, uid, session, socket, attempt_dir, grace_s} -> {ended:[pid], remaining:[{pid,command}], gpus_free_after_s, gpu_holders}
+    signal   {attempt_dir, signal} -> {}
+    read     {path, offset, size} -> {data, size}                a range of a file; size of the whole
+    gpus     {interval_s} -> {source, samples}                   0 stops the stream of `gpus` frames
+    processes {} -> {processes:[{pid, command, run, session, age_s}]}
+    preflight {checks:{...}} -> {checks:[Check as mapping]}
+    sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
+    release_offer  {workdir, digest, name, entries, shared} -> {missing:[sha256], current, exists}
+    release_blobs  {workdir, digest, data}      -> {}            framed blobs, zlib; see release.py
+    release_commit {workdir, digest, name, setup, env} -> {path, switched, verified, setup_ran}
+    release_list   {workdir} -> {current, releases:[{digest, at, bytes, files, in_use}]}
+    release_switch {workdir, digest} -> {current}
+    environment {python, packages, variables, caches} -> {...}
+
+A `launch` spec (LaunchSpec):
+    run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path
+    argv is a list; env is the job's own (secrets included, they travel in no other way);
+    path_first are folders put before the standard PATH, python_path before PYTHONPATH.
+"""
+
+import base64
+import json
+from typing import Any
+
+VERSION = 1
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+WINDOW_BYTES = 4 * 1024 * 1024
+PING_INTERVAL_S = 5.0
+SILENCE_LIMIT_S = 30.0
+
+Frame = dict[str, Any]
+
+
+class BadFrame(ValueError):
+    """A line that is no frame."""
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame as one line."""
+    return json.dumps(frame, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+
+
+def decode(line: bytes) -> Frame:
+    """The frame of a line; BadFrame where it is none."""
+    if len(line) > MAX_FRAME_BYTES:
+        raise BadFrame(f"a frame of {len(line)} bytes; at most {MAX_FRAME_BYTES}")
+    try:
+        frame = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        raise BadFrame(f"not JSON: {line[:80]!r}") from exc
+    if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
+        raise BadFrame(f"no frame: {line[:80]!r}")
+    return frame
+
+
+def pack(chunk: bytes) -> str:
+    """Bytes as text for `data`."""
+    return base64.b64encode(chunk).decode("ascii")
+
+
+def unpack(text: str) -> bytes:
+    """Bytes of a `data` field; BadFrame where they are not base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, TypeError) as exc:
+        raise BadFrame("`data` is not base64") from exc
