@@ -1,0 +1,307 @@
+"""The daemon's HTTP server on its unix socket: routes, streams and errors; no decisions.
+
+It owns how a Backend's answers travel. It must not reach a host, the store or the inventory: all
+that comes through the Backend given to it.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from aiohttp import web
+
+from orchestrator.api import messages
+from orchestrator.core.errors import (
+    InventoryError,
+    NoSuchRun,
+    OrchError,
+    PreflightRefused,
+    UsageError,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Message = dict[str, Any]
+Stream = AsyncIterator[Message]
+KEEPALIVE_S = 15.0
+MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """A range of a stored log; `size` is that of the whole."""
+
+    attempt: int
+    offset: int
+    size: int
+    chunk: bytes
+
+
+class Backend(Protocol):
+    """What the daemon can do for a client; every error is an OrchError."""
+
+    def daemon_view(self) -> messages.DaemonView: ...
+    def ask_to_end(self) -> None: ...
+    def accept_environment(self, values: Mapping[str, str]) -> list[str]: ...
+    async def snapshot(self, since: int | None) -> messages.Snapshot: ...
+    def changes(self, since: int) -> AsyncIterator[messages.Snapshot]: ...
+    async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message: ...
+    async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange: ...
+    def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
+    async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
+    def metrics_text(self) -> str: ...
+
+
+def error_message(error: OrchError) -> Message:
+    """An error as clients read it."""
+    said: Message = {
+        "message": error.message,
+        "remedy": error.remedy,
+        "exit_code": error.exit_code,
+    }
+    if isinstance(error, PreflightRefused):
+        said["checks"] = [asdict(check) for check in error.checks]
+    if isinstance(error, InventoryError):
+        said["problems"] = [str(problem) for problem in error.problems]
+    return said
+
+
+def _status(error: OrchError) -> int:
+    if isinstance(error, NoSuchRun):
+        return 404
+    if isinstance(error, UsageError):
+        return 400
+    return 409 if isinstance(error, PreflightRefused) else 502 if error.exit_code == 4 else 500
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _translate_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except OrchError as error:
+        return web.json_response({"error": error_message(error)}, status=_status(error))
+    except web.HTTPException as error:
+        text = {"message": f"{request.path}: {error.reason}", "remedy": None, "exit_code": 1}
+        return web.json_response({"error": text}, status=error.status)
+    except (ConnectionResetError, asyncio.CancelledError):
+        raise
+    except Exception as error:
+        logger.exception("api.failed", extra={"path": request.path})
+        text = {
+            "message": f"the daemon failed on {request.path}: {type(error).__name__}: {error}",
+            "remedy": "Its log in the state folder has the traceback.",
+            "exit_code": 1,
+        }
+        return web.json_response({"error": text}, status=500)
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    raw = await request.read()
+    if not raw:
+        return {}
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise UsageError(f"{request.path}: the body is not JSON: {exc}") from exc
+    if not isinstance(body, dict):
+        raise UsageError(f"{request.path}: the body is not a JSON object")
+    return body
+
+
+class Server:
+    """Serves one Backend on one unix socket."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, socket: Path) -> None:
+        """Listen on `socket` (0600, in a folder of 0700); an old file there is replaced."""
+        app = web.Application(middlewares=[_translate_errors], client_max_size=MAX_BODY_BYTES)
+        self._add_routes(app.router)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        with contextlib.suppress(FileNotFoundError):
+            socket.unlink()
+        await web.UnixSite(self._runner, str(socket)).start()
+        socket.chmod(0o600)
+
+    async def stop(self) -> None:
+        """Stop listening and end the streams."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _add_routes(self, router: web.UrlDispatcher) -> None:
+        router.add_get("/v1/daemon", self._daemon)
+        router.add_post("/v1/daemon/stop", self._end)
+        router.add_put("/v1/environment", self._environment)
+        router.add_get("/v1/snapshot", self._snapshot)
+        router.add_get("/v1/events", self._events)
+        router.add_get("/v1/runs/{words}/log", self._log)
+        router.add_get("/v1/runs/{words}/follow", self._get_stream("follow"))
+        router.add_post("/v1/runs/{words}/stop", self._post_stream("stop"))
+        router.add_post("/v1/deploy", self._post_stream("deploy"))
+        router.add_post("/v1/run", self._post_stream("run"))
+        router.add_get("/healthz", self._health)
+        router.add_get("/metrics", self._metrics)
+        for what in ("runs", "incidents", "doctor", "top", "releases"):
+            router.add_get(f"/v1/{what}", self._get(what))
+        router.add_get("/v1/runs/{words}", self._get("run"))
+        router.add_get("/v1/incidents/{words}", self._get("incident"))
+        router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
+        for what in ("metrics", "wait", "gpus"):
+            router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
+        router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
+        router.add_post("/v1/rollback", self._act("rollback"))
+        router.add_post("/v1/alert-test", self._act("alert-test"))
+
+    # --- documents -------------------------------------------------------------------------------
+
+    async def _daemon(self, _: web.Request) -> web.Response:
+        return web.json_response(self._backend.daemon_view())
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(
+            text=self._backend.metrics_text(),
+            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+        )
+
+    async def _end(self, _: web.Request) -> web.Response:
+        self._backend.ask_to_end()
+        return web.json_response({})
+
+    async def _environment(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        values = {name: value for name, value in body.items() if isinstance(value, str)}
+        return web.json_response({"accepted": self._backend.accept_environment(values)})
+
+    async def _snapshot(self, request: web.Request) -> web.Response:
+        since = request.query.get("since")
+        if since is not None and not since.isdigit():
+            raise UsageError(f"since={since}: a cursor is a whole number.")
+        return web.json_response(
+            await self._backend.snapshot(int(since) if since is not None else None)
+        )
+
+    def _get(self, what: str) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            words = request.match_info.get("words", "")
+            return web.json_response(await self._backend.get(what, words, request.query))
+
+        return answer
+
+    def _act(self, what: str) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            words = request.match_info.get("words", "")
+            return web.json_response(await self._backend.act(what, words, await _body(request)))
+
+        return answer
+
+    async def _log(self, request: web.Request) -> web.Response:
+        found = await self._backend.log_range(request.match_info["words"], request.query)
+        headers = {
+            "X-Orch-Offset": str(found.offset),
+            "X-Orch-Size": str(found.size),
+            "X-Orch-Attempt": str(found.attempt),
+        }
+        return web.Response(
+            body=found.chunk, headers=headers, content_type="application/octet-stream"
+        )
+
+    # --- streams ---------------------------------------------------------------------------------
+
+    def _get_stream(self, what: str) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            words = request.match_info.get("words", "")
+            return await _send(request, self._backend.stream(what, words, dict(request.query)))
+
+        return answer
+
+    def _post_stream(self, what: str) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            words = request.match_info.get("words", "")
+            return await _send(request, self._backend.stream(what, words, await _body(request)))
+
+        return answer
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        first = await self._backend.snapshot(None)
+        await response.write(_sse("snapshot", first))
+        async with contextlib.aclosing(
+            _with_keepalive(self._backend.changes(first["cursor"]))
+        ) as news:
+            async for change in news:
+                await response.write(b":\n\n" if change is None else _sse("change", change))
+        return response
+
+
+def _sse(event: str, snapshot: messages.Snapshot) -> bytes:
+    text = json.dumps(snapshot, separators=(",", ":"))
+    return f"event: {event}\nid: {snapshot['cursor']}\ndata: {text}\n\n".encode()
+
+
+async def _with_keepalive(items: AsyncIterator[T]) -> AsyncGenerator[T | None, None]:
+    """The items, and None after each KEEPALIVE_S without one, so that a dead client is noticed."""
+    step: asyncio.Task[T] | None = None
+    try:
+        while True:
+            step = step or asyncio.ensure_future(_next(items))
+            done, _ = await asyncio.wait({step}, timeout=KEEPALIVE_S)
+            if not done:
+                yield None
+                continue
+            try:
+                item = step.result()
+            except StopAsyncIteration:
+                return
+            step = None
+            yield item
+    finally:
+        if step is not None:
+            step.cancel()
+            await asyncio.gather(step, return_exceptions=True)
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await items.__anext__()
+
+
+async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
+    """A stream as NDJSON; an error before the first message gets its own status."""
+    async with contextlib.aclosing(_with_keepalive(stream)) as news:
+        first = await anext(news, None)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        try:
+            if first is not None:
+                await response.write(_line(first))
+            async for message in news:
+                await response.write(b"\n" if message is None else _line(message))
+        except OrchError as error:
+            await response.write(_line({"kind": "error", **error_message(error)}))
+        except (ConnectionResetError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            logger.exception("api.stream_failed", extra={"path": request.path})
+            said = OrchError(f"the daemon failed: {type(error).__name__}: {error}")
+            await response.write(_line({"kind": "error", **error_message(said)}))
+        await response.write_eof()
+        return response
+
+
+def _line(message: Message) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
