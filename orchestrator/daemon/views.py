@@ -1,0 +1,98 @@
+"""Stored values -> the API's documents; pure."""
+
+from dataclasses import asdict
+
+from orchestrator.api import messages
+from orchestrator.core.model import GpuSample, Incident, LinkState, Run, Target
+
+
+def run_view(
+    run: Run, *, link: LinkState, seen_at: float | None, log_bytes: int, detached: bool = False
+) -> messages.RunView:
+    """A run with what we see of its target."""
+    return messages.RunView(
+        id=run.id,
+        job=run.job,
+        target=run.target,
+        state=run.state.value,
+        attempt=run.attempt,
+        exit_code=run.exit_code,
+        signal=run.signal,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        step=run.step,
+        loss=run.loss,
+        phase=run.phase,
+        verdict=dict(run.verdict) if run.verdict is not None else None,
+        incident=run.incident,
+        link=link.value,
+        seen_at=seen_at,
+        number=run.number,
+        session=run.session,
+        directory=run.directory,
+        release=run.release,
+        why=run.why,
+        created_at=run.created_at,
+        metrics={key: value for key, value in run.metrics.items() if key != "output_at"},
+        output_at=run.metrics.get("output_at"),
+        log_bytes=log_bytes,
+        detached=detached,
+        forced=run.forced,
+    )
+
+
+def target_view(
+    target: Target,
+    *,
+    link: LinkState,
+    seen_at: float | None,
+    error: str | None,
+    gpus: tuple[GpuSample, ...],
+    gpu_source: str | None,
+    gpus_at: float | None,
+) -> messages.TargetView:
+    """A target with its link and GPUs."""
+    return messages.TargetView(
+        name=target.name,
+        host=target.host.name,
+        transport=target.host.transport,
+        runtime=target.runtime,
+        container=target.container,
+        link=link.value,
+        seen_at=seen_at,
+        watched="probe",
+        error=error,
+        gpus=[gpu_view(sample) for sample in gpus],
+        gpu_source=gpu_source,
+        gpus_at=gpus_at,
+    )
+
+
+def gpu_view(sample: GpuSample) -> dict[str, object]:
+    """A GPU sample as a mapping."""
+    view = asdict(sample)
+    view["processes"] = [dict(item) for item in sample.processes]
+    return view
+
+
+def incident_view(incident: Incident, run: Run) -> messages.IncidentView:
+    """An incident with its run's job and target."""
+    return messages.IncidentView(
+        id=incident.id,
+        run=incident.run,
+        job=run.job,
+        target=run.target,
+        attempt=incident.attempt,
+        signature=incident.signature,
+        severity=incident.severity.value,
+        title=incident.title,
+        state=incident.state.value,
+        fingerprint=incident.fingerprint,
+        family=incident.family,
+        opened_at=incident.opened_at,
+        updated_at=incident.updated_at,
+        resolved_at=incident.resolved_at,
+        occurrences=incident.occurrences,
+        same_as=incident.same_as,
+        finding=dict(incident.finding),
+    )
