@@ -1,0 +1,144 @@
+"""What a release consists of, and how its files travel; used by both ends of a deploy.
+
+Owns the manifest, its digest and the records of a blob chunk. Reads and writes no file.
+Stdlib only and Python 3.10: shipped inside the probe.
+
+Paths are text with surrogate escapes, relative to the release's folder: `NAME/...` is the
+package, `.wheels/...` are wheels sent along. Time stamps are no part of anything here.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FILE = "file"
+LINK = "link"
+FOLDER = "folder"
+"""Only folders that hold nothing are entries."""
+
+WHEELS = ".wheels"
+EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
+DIGEST_CHARS = 16
+MAX_MANIFEST_BYTES = 5 * 1024 * 1024
+"""Packed; a frame holds 8 MiB and base64 adds a third."""
+
+_MAX_RAW_BYTES = 64 * 1024 * 1024
+_RECORD = struct.Struct(">32sQI")
+
+
+class ManifestError(ValueError):
+    """A manifest or a chunk that nobody of ours made."""
+
+
+class Entry(NamedTuple):
+    """One path of a release."""
+
+    path: str
+    kind: str
+    mode: int
+    """Permission bits; 0 for a link."""
+    size: int
+    content: str
+    """SHA-256 of a file (hex), target of a link, empty for a folder."""
+
+
+class Manifest(NamedTuple):
+    """A whole release: its name, its entries by path, and what its environment is made of."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    setup: dict[str, Any] | None
+    shared: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        """The canonical bytes; equal releases have equal ones."""
+        document = {
+            "v": 1,
+            "name": self.name,
+            "setup": self.setup,
+            "shared": sorted(self.shared),
+            "entries": sorted(self.entries),
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def digest_of(encoded: bytes) -> str:
+    """The name of the release that a manifest describes."""
+    return hashlib.sha256(encoded).hexdigest()[:DIGEST_CHARS]
+
+
+def decode(encoded: bytes) -> Manifest:
+    """The manifest of its bytes; ManifestError where a path would leave the release."""
+    try:
+        document = json.loads(encoded)
+        entries = tuple(Entry(*row) for row in document["entries"])
+        manifest = Manifest(document["name"], entries, document["setup"], tuple(document["shared"]))
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ManifestError("not a manifest") from exc
+    for path in (manifest.name, *manifest.shared, *(entry.path for entry in entries)):
+        if not _stays_inside(path):
+            raise ManifestError(f"the path {path!r} leaves the release")
+    return manifest
+
+
+def _stays_inside(path: str) -> bool:
+    if "\0" in path or not path:
+        return False
+    return not any(part in {"", ".", ".."} for part in path.split("/"))
+
+
+def pack(raw: bytes) -> str:
+    """Bytes as compressed text for a frame."""
+    return base64.b64encode(_deflate(raw)).decode("ascii")
+
+
+def unpack(text: str) -> bytes:
+    """The bytes of `pack`; ManifestError where they are none or far too many."""
+    try:
+        stream = zlib.decompressobj()
+        raw = stream.decompress(base64.b64decode(text, validate=True), _MAX_RAW_BYTES)
+    except (ValueError, zlib.error) as exc:
+        raise ManifestError("not a packed text") from exc
+    if not stream.eof:
+        raise ManifestError("a packed text that is cut or too large")
+    return raw
+
+
+def _deflate(raw: bytes) -> bytes:
+    """Compressed at the cheapest level, or stored where a look says that it would not shrink."""
+    look = raw[:16384]
+    shrinks = len(zlib.compress(look, 1)) < 0.9 * len(look)
+    return zlib.compress(raw, 1 if shrinks else 0)
+
+
+def record(sha256: str, offset: int, content: bytes) -> bytes:
+    """A part of one file, to be written at `offset` of its blob."""
+    return _RECORD.pack(bytes.fromhex(sha256), offset, len(content)) + content
+
+
+def records(chunk: bytes) -> Iterator[tuple[str, int, memoryview]]:
+    """The parts in a chunk: SHA-256 of the whole file, offset, bytes."""
+    view = memoryview(chunk)
+    at = 0
+    while at < len(view):
+        if at + _RECORD.size > len(view):
+            raise ManifestError("a chunk that is cut")
+        sha, offset, size = _RECORD.unpack_from(view, at)
+        at += _RECORD.size
+        if at + size > len(view):
+            raise ManifestError("a chunk that is cut")
+        yield sha.hex(), offset, view[at : at + size]
+        at += size
+
+
+def blobs_of(entries: Iterable[Entry]) -> dict[str, int]:
+    """SHA-256 and size of every file that is not empty."""
+    return {entry.content: entry.size for entry in entries if entry.kind == FILE and entry.size}
