@@ -6,7 +6,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
+
+def _empty() -> Mapping[str, str]:
+    """A mapping with nothing in it; a shared default is refused by Python 3.11's dataclasses."""
+    return MappingProxyType({})
 
 
 class RunState(StrEnum):
@@ -85,7 +88,7 @@ class Target:
     """None: the default socket, so that plain `tmux attach` works."""
     python: str | None = None
     """Interpreter for probe and job; its folder comes first in PATH. None: python3."""
-    labels: Mapping[str, str] = EMPTY
+    labels: Mapping[str, str] = field(default_factory=_empty)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class PreflightPolicy:
     stale_processes: str = "refuse"
     """`refuse`, `stop` or `ignore`."""
     min_free_disk_bytes: int | None = None
-    packages: Mapping[str, str] = EMPTY
+    packages: Mapping[str, str] = field(default_factory=_empty)
     """Distribution name -> version specifier (PEP 440)."""
 
 
@@ -116,7 +119,7 @@ class WatchPolicy:
 
     start_within_s: float | None = None
     output_within_s: float | None = None
-    metrics: Mapping[str, str] = EMPTY
+    metrics: Mapping[str, str] = field(default_factory=_empty)
     """Name -> regular expression with a group `value`."""
     expect: tuple[str, ...] = ()
     stop_on: tuple[str, ...] = ()
@@ -149,7 +152,7 @@ class Job:
     setup: Setup | None = None
     session: str = ""
     """tmux session; the job's name unless said otherwise."""
-    env: Mapping[str, str] = EMPTY
+    env: Mapping[str, str] = field(default_factory=_empty)
     secrets: tuple[str, ...] = ()
     preflight: PreflightPolicy = field(default_factory=PreflightPolicy)
     watch: WatchPolicy = field(default_factory=WatchPolicy)
@@ -183,7 +186,7 @@ class SinkSpec:
 class Route:
     """Alerts whose labels match all of `match` go to `to`; an empty match takes all."""
 
-    match: Mapping[str, str] = EMPTY
+    match: Mapping[str, str] = field(default_factory=_empty)
     to: tuple[str, ...] = ()
 
 
@@ -305,7 +308,7 @@ class Run:
     incident: str | None = None
     forced: bool = False
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = EMPTY
+    env: Mapping[str, str] = field(default_factory=_empty)
 
 
 class IncidentState(StrEnum):
