@@ -1,0 +1,117 @@
+"""How a command is wrapped to run inside a container: a table, one line a runtime.
+
+Owns the words of pct, lxc-attach, incus, lxc, docker and podman, of sudo, and of the `ssh -t`
+that `orch attach` execs. Joins no shell strings itself (command.py) and runs nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orchestrator.core.command import Command, as_argv, entering, shell_line
+from orchestrator.core.model import Host, Target
+
+_SUDO = ("sudo", "-n")
+"""Never asks: a password prompt on a pipe would wait for ever."""
+
+_TERMINAL = 'infocmp >/dev/null 2>&1 || TERM=xterm-256color; export TERM; exec "$@"'
+"""A container often lacks the terminfo entry of a newer terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One way into a container; `{container}` and `{user}` stand in the words."""
+
+    program: str
+    words: tuple[str, ...]
+    on_terminal: tuple[str, ...] | None = None
+    """Words for an interactive command; None: the same, the runtime looks at its stdin itself."""
+
+
+RUNTIMES: Mapping[str, Runtime | None] = {
+    "none": None,
+    "pct": Runtime(program="pct", words=("exec", "{container}", "--")),
+    "lxc": Runtime(program="lxc-attach", words=("-n", "{container}", "--")),
+    "incus": Runtime(program="incus", words=("exec", "{container}", "--")),
+    "lxd": Runtime(program="lxc", words=("exec", "{container}", "--")),
+    "docker": Runtime(
+        program="docker",
+        words=("exec", "-i", "-u", "{user}", "{container}"),
+        on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+    ),
+    "podman": Runtime(
+        program="podman",
+        words=("exec", "-i", "-u", "{user}", "{container}"),
+        on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+    ),
+}
+"""`none`: the host itself."""
+
+
+def wrap(target: Target, command: Command, *, on_terminal: bool = False) -> Command:
+    """The command to run on the target's host so that `command` runs on the target.
+
+    With `become: sudo` the program behind sudo is the runtime's own, so that a sudoers line
+    for it alone is enough.
+    """
+    runtime = RUNTIMES[target.runtime]
+    if runtime is None:
+        return _on_host(target, command)
+    words = runtime.on_terminal if on_terminal and runtime.on_terminal else runtime.words
+    names = {"container": target.container or target.name, "user": target.user}
+    program = target.host.runtime_path or runtime.program
+    inside = entering(command, target.user)
+    sudo = (*_SUDO, "--") if target.host.become == "sudo" else ()
+    return Command(argv=(*sudo, program, *(word.format(**names) for word in words), *inside))
+
+
+def _on_host(target: Target, command: Command) -> Command:
+    if target.host.become != "sudo":
+        return command
+    return Command(argv=(*_SUDO, "-H", "-u", target.user, "--", *as_argv(command)))
+
+
+def ssh_words(host: Host) -> tuple[str, ...]:
+    """What the inventory says of a host, as options of `ssh`; the rest is ~/.ssh/config's."""
+    words: list[str] = []
+    if host.port is not None:
+        words += ["-p", str(host.port)]
+    if host.user is not None:
+        words += ["-l", host.user]
+    if host.identity_file is not None:
+        words += ["-i", host.identity_file]
+    if host.known_hosts is not None:
+        words += ["-o", f'UserKnownHostsFile="{host.known_hosts}"']
+    if host.proxy_jump is not None:
+        words += ["-J", host.proxy_jump]
+    return tuple(words)
+
+
+def ssh_destination(host: Host) -> str:
+    """The name that ssh resolves: an alias of ~/.ssh/config, a DNS name or an address."""
+    return host.hostname or host.name
+
+
+def tmux_words(socket: str | None) -> tuple[str, ...]:
+    """tmux with its socket: a path (`-S`) where there is a slash, else a name (`-L`)."""
+    if socket is None:
+        return ("tmux", "-u")
+    return ("tmux", "-u", "-S" if "/" in socket else "-L", socket)
+
+
+def attach_argv(target: Target, session: str, *, term: str = "xterm-256color") -> tuple[str, ...]:
+    """What `orch attach` execs to land in a live tmux session of the target.
+
+    `term` is the TERM of the terminal at hand; where the target does not know it, it is
+    xterm-256color. `=` makes tmux take the session's name exactly, never as a prefix.
+    """
+    tmux = (*tmux_words(target.tmux_socket), "attach-session", "-t", f"={session}")
+    argv = ("env", "-u", "TMUX", "/bin/sh", "-c", _TERMINAL, "sh", *tmux)
+    there = wrap(target, Command(argv=argv, env={"TERM": term}), on_terminal=True)
+    if target.host.transport == "local":
+        return tuple(_text(word) for word in as_argv(there))
+    host = target.host
+    return ("ssh", "-t", *ssh_words(host), "--", ssh_destination(host), _text(shell_line(there)))
+
+
+def _text(word: str | bytes) -> str:
+    return word if isinstance(word, str) else word.decode("utf-8", "surrogateescape")
