@@ -53,7 +53,9 @@ class Transport(Protocol):
         """Start a command; `bulk` asks for a connection that large transfers have to themselves."""
         ...
 
-    async def run(self, command: Command, *, stdin: bytes = b"", timeout_s: float = 30.0) -> Completed:
+    async def run(
+        self, command: Command, *, stdin: bytes = b"", timeout_s: float = 30.0
+    ) -> Completed:
         """Run a command to its end; Unreachable after `timeout_s`."""
         ...
 
