@@ -47,5 +47,8 @@ lab: $(STAMP)
 snapshots: $(STAMP)
 	$(BIN)/python -m pytest tests/tui --snapshot-update
 
+schema: $(STAMP)
+	$(BIN)/python -c "import json; from orchestrator.core.inventory import json_schema; print(json.dumps(json_schema(), indent=2))" > inventory.schema.json
+
 clean:
 	rm -rf $(VENV)

@@ -1,0 +1,16 @@
+"""YAML bytes -> Inventory, or every problem at once with its line, key and nearest valid word.
+
+Owns the shape of `inventory.yaml` and its JSON Schema. Reads no file and no environment: the caller
+gives the bytes, the home folder and a way to ask whether a folder is there.
+
+    document.py   bytes -> plain values that remember their lines
+    shape.py      which keys and values there are (pydantic); the schema comes from it
+    problems.py   a refused value -> one sentence
+    names.py      what one part says of another: names, runtimes, sessions, folders
+    build.py      checked values -> the frozen nouns of core.model
+"""
+
+from orchestrator.core.inventory.build import parse_inventory
+from orchestrator.core.inventory.shape import json_schema
+
+__all__ = ["json_schema", "parse_inventory"]

@@ -1,0 +1,121 @@
+"""What one part of an inventory says of another.
+
+Looks at raw values, so that a fault of shape elsewhere hides none of its own.
+"""
+
+import posixpath
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from orchestrator.core.inventory.document import Location
+from orchestrator.core.inventory.problems import nearest
+
+Found = Iterator[tuple[Location, str]]
+
+
+def name_problems(
+    tree: dict[str, Any], *, folder: str, exists: Callable[[str], bool]
+) -> list[tuple[Location, str]]:
+    """Location and sentence of every name, runtime, session or folder that does not fit."""
+    hosts, targets, jobs = (_mapping(tree, part) for part in ("hosts", "targets", "jobs"))
+    found = [problem for name in targets for problem in _target(name, targets[name], hosts)]
+    for name, job in jobs.items():
+        if isinstance(job, dict):
+            found += _job_targets(name, job, targets)
+            found += _job_folders(name, job, folder, exists, _all_local(job, targets, hosts))
+            found += _job_session(name, job)
+    found += _alerts(_mapping(tree, "alerts"))
+    return found
+
+
+def is_local(target: object, hosts: dict[str, Any]) -> bool:
+    """Whether the target is this machine itself, with no container in between."""
+    if not isinstance(target, dict) or target.get("runtime", "none") != "none":
+        return False
+    host = hosts.get(str(target.get("host")))
+    return isinstance(host, dict) and host.get("transport") == "local"
+
+
+def _mapping(tree: dict[str, Any], key: str) -> dict[str, Any]:
+    value = tree.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _all_local(job: dict[str, Any], targets: dict[str, Any], hosts: dict[str, Any]) -> bool:
+    names = job["targets"] if isinstance(job.get("targets"), list) else [job.get("target")]
+    return all(is_local(targets.get(str(name)), hosts) for name in names)
+
+
+def _target(name: str, target: object, hosts: dict[str, Any]) -> Found:
+    if not isinstance(target, dict):
+        return
+    here: Location = ("targets", name)
+    host = target.get("host")
+    if host is not None and not isinstance(host, dict | list) and str(host) not in hosts:
+        yield (*here, "host"), f"no host is named {host}" + nearest(str(host), hosts)
+    runtime, container = target.get("runtime", "none"), target.get("container")
+    if runtime == "none" and container is not None:
+        yield (
+            (*here, "container"),
+            "is given, but the runtime is none; say which runtime enters it, such as runtime: pct",
+        )
+    if runtime != "none" and container is None:
+        yield (*here, "container"), f"is required, since the runtime is {runtime}"
+    python = target.get("python")
+    relative = isinstance(python, str) and "/" in python and not python.startswith(("/", "~/"))
+    if relative and not is_local(target, hosts):
+        yield (*here, "python"), f"{python!r} must be absolute or a plain name on another machine"
+
+
+def _job_targets(name: str, job: dict[str, Any], targets: dict[str, Any]) -> Found:
+    here: Location = ("jobs", name)
+    one, several = job.get("target"), job.get("targets")
+    if one is None and several is None:
+        yield (*here, "target"), "is required (or targets, for one run over several)"
+    if one is not None and several is not None:
+        yield (*here, "targets"), "stands beside target; say one of the two"
+    if one is not None and not isinstance(one, dict | list) and str(one) not in targets:
+        yield (*here, "target"), f"no target is named {one}" + nearest(str(one), targets)
+    for index, target in enumerate(several if isinstance(several, list) else []):
+        if not isinstance(target, dict | list) and str(target) not in targets:
+            place = (*here, "targets", index)
+            yield place, f"no target is named {target}" + nearest(str(target), targets)
+
+
+def _job_folders(
+    name: str, job: dict[str, Any], folder: str, exists: Callable[[str], bool], local: bool
+) -> Found:
+    here: Location = ("jobs", name)
+    workdir = job.get("workdir")
+    if isinstance(workdir, str) and not workdir.startswith("/"):
+        if not workdir.startswith("~/"):
+            yield (*here, "workdir"), f"{workdir!r} is relative; give the absolute folder"
+        elif not local:
+            yield (*here, "workdir"), f"{workdir!r} is your home here; give the target's folder"
+    for key in ("package", "wheelhouse"):
+        path = job.get(key)
+        if isinstance(path, str) and not exists(posixpath.join(folder, path)):
+            yield (*here, key), f"no folder {path} beside the inventory (in {folder})"
+
+
+def _job_session(name: str, job: dict[str, Any]) -> Found:
+    if job.get("session") is None and "." in name:
+        yield ("jobs", name, "session"), f"is required, since tmux forbids the '.' in {name}"
+
+
+def _alerts(alerts: dict[str, Any]) -> Found:
+    sinks = _mapping(alerts, "sinks")
+    for name, sink in sinks.items():
+        if not isinstance(sink, dict):
+            continue
+        needed = "command" if sink.get("type") == "command" else "url_env"
+        if sink.get("type") in {"webhook", "apprise", "command"} and not sink.get(needed):
+            place: Location = ("alerts", "sinks", name, needed)
+            yield place, f"is required for a sink of type {sink['type']}"
+    routes = alerts.get("routes")
+    for index, route in enumerate(routes if isinstance(routes, list) else []):
+        names = route.get("to") if isinstance(route, dict) else None
+        for number, sink in enumerate(names if isinstance(names, list) else []):
+            if not isinstance(sink, dict | list) and str(sink) not in sinks:
+                place = ("alerts", "routes", index, "to", number)
+                yield place, f"no sink is named {sink}" + nearest(str(sink), sinks)

@@ -1,0 +1,297 @@
+"""Which keys an inventory has and what each may hold; says nothing of how the parts fit together.
+
+The JSON Schema for editors is generated from these classes, so their docstrings and `Field` texts
+are what a person sees while typing.
+"""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from orchestrator.core.inventory.document import WrittenFloat, WrittenInt
+from orchestrator.core.inventory.units import parse_duration, parse_size
+
+RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_SPECIFIER = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*[\w.*+!-]+\s*")
+_EXPECTATION = re.compile(r"\s*\w+\s*(>=|<=|==|<|>)\s*\S+\s*:\s*\w+\s*(>=|<=|==|<|>)\s*\S+\s*")
+
+
+def refuse(sentence: str) -> PydanticCustomError:
+    """The error with which a validator refuses a value in its own words."""
+    return PydanticCustomError("said", "{sentence}", {"sentence": sentence})
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it, cut when it is long."""
+    if isinstance(value, WrittenInt | WrittenFloat):
+        return value.written
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text(value: object) -> str:
+    """Text as it is written: a container 200 and a variable 1e-3 need no quotes."""
+    if isinstance(value, WrittenInt | WrittenFloat):
+        return value.written
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        raise refuse(f'must be text; write "{shown(value)}" in quotes, or 1 or 0')
+    raise refuse(f"must be text, not {shown(value)}")
+
+
+def _matching(pattern: re.Pattern[str], sentence: str) -> BeforeValidator:
+    def check(value: object) -> str:
+        text = _text(value)
+        if not pattern.fullmatch(text):
+            raise refuse(sentence.format(shown(text)))
+        return text
+
+    return BeforeValidator(check)
+
+
+def _command(value: object) -> str | list[str]:
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, list) and value:
+        return [_text(word) for word in value]
+    raise refuse(f"must be a command line or a list of words, not {shown(value)}")
+
+
+def _duration(value: object) -> float:
+    seconds = parse_duration(value) if isinstance(value, str) else None
+    if seconds is None:
+        raise refuse(f"must be a duration such as 30s, 15m, 6h or 1h30m, not {shown(value)}")
+    return seconds
+
+
+def _size(value: object) -> int:
+    size = parse_size(value) if isinstance(value, str) else None
+    if size is None:
+        raise refuse(f"must be a size such as 500MB or 50GiB, not {shown(value)}")
+    return size
+
+
+def _metric(value: object) -> str:
+    text = _text(value)
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise refuse(f"is no regular expression: {error}") from error
+    if "value" not in pattern.groupindex:
+        raise refuse("has no group named value; write (?P<value>...) around the number")
+    return text
+
+
+def _specifier(value: object) -> str:
+    text = _text(value)
+    if not all(_SPECIFIER.fullmatch(part) for part in text.split(",")):
+        raise refuse(f"must be a version specifier such as '>=2.10' or '>=2.10,<3', not {text!r}")
+    return text
+
+
+_STRING = WithJsonSchema({"type": "string"})
+# A mapping or list whose lines are all commented out reads as nothing.
+_NOTHING_IS_A_MAPPING = BeforeValidator(lambda value: {} if value is None else value)
+_NOTHING_IS_A_LIST = BeforeValidator(lambda value: [] if value is None else value)
+Text = Annotated[
+    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "integer", "number"]})
+]
+Variable = Annotated[
+    str,
+    _matching(_VARIABLE, "must be the name of an environment variable; no value belongs here"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_VARIABLE.pattern}$"}),
+]
+Name = Annotated[
+    str,
+    _matching(
+        _NAME, "{} is no name; use letters, digits, '_', '.', '-' and begin with a letter or digit"
+    ),
+]
+Session = Annotated[
+    str,
+    _matching(
+        re.compile(r"[^.:\s]+"), "{} holds '.', ':' or a space, which tmux forbids in a name"
+    ),
+    WithJsonSchema({"type": "string", "pattern": r"^[^.:\s]+$"}),
+]
+Command = Annotated[
+    str | list[str],
+    PlainValidator(_command),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
+]
+Duration = Annotated[
+    float,
+    PlainValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"}),
+]
+Size = Annotated[
+    int,
+    PlainValidator(_size),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+(\.\d+)? ?([KMGT]i?)?B$"}),
+]
+Metric = Annotated[str, PlainValidator(_metric), _STRING]
+Specifier = Annotated[str, PlainValidator(_specifier), _STRING]
+Expectation = Annotated[
+    str,
+    _matching(_EXPECTATION, "must read like 'step>=1000: loss<6', not {}"),
+    _STRING,
+]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+class Shape(BaseModel):
+    """What every part has in common: unknown keys and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class HostShape(Shape):
+    """A machine reached by SSH, or this one (`transport: local`)."""
+
+    transport: Literal["ssh", "local"] = "ssh"
+    hostname: Text | None = Field(None, description="Address; the host's own name when left out.")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    user: Text | None = None
+    identity_file: str | None = Field(None, description="Private key; ~ is your home folder.")
+    known_hosts: str | None = None
+    proxy_jump: str | None = Field(None, description="Hosts to jump through, as ssh -J has them.")
+    become: Literal["none", "sudo"] = "none"
+    runtime_path: str | None = Field(None, description="The runtime's program, if not in PATH.")
+
+
+class TargetShape(Shape):
+    """Where a command runs: a host and, optionally, a container on it."""
+
+    host: Text
+    runtime: Literal["none", "pct", "lxc", "incus", "lxd", "docker", "podman"] = "none"
+    container: Text | None = Field(None, description="Its id or name, as the runtime knows it.")
+    user: Text = Field("root", description="Who runs inside the container.")
+    tmux_socket: str | None = Field(None, description="Left out: plain `tmux attach` works.")
+    python: str | None = Field(None, description="Interpreter; its folder comes first in PATH.")
+    labels: dict[str, Text] = Field(default_factory=dict)
+
+
+class SetupShape(Shape):
+    """How a release's environment is made, once per digest of these inputs."""
+
+    python: str = "python3"
+    requirements: str | None = None
+    system_site_packages: bool = False
+    run: list[str] = Field(default_factory=list)
+
+
+class PreflightShape(Shape):
+    """What must be true of a target before a launch."""
+
+    gpus_idle: bool = False
+    stale_processes: Literal["refuse", "stop", "ignore"] = "refuse"
+    min_free_disk: Size | None = None
+    packages: dict[str, Specifier] = Field(default_factory=dict)
+
+
+class WatchShape(Shape):
+    """What is watched while a run lives."""
+
+    start_within: Duration | None = None
+    output_within: Duration | None = None
+    metrics: dict[str, Metric] = Field(default_factory=dict)
+    expect: list[Expectation] = Field(default_factory=list)
+    stop_on: list[str] = Field(default_factory=list)
+
+
+class RestartShape(Shape):
+    """When an attempt that failed is followed by another."""
+
+    on: list[str] = Field(default_factory=list, description="Signatures, or infra, cuda_ecc, ...")
+    max_attempts: PositiveInt = 1
+    within: Duration = 21_600.0
+    backoff: Duration = 30.0
+
+
+class JobShape(Shape):
+    """What the inventory wants running."""
+
+    target: Text | None = None
+    targets: Annotated[list[Text], Field(min_length=1)] | None = None
+    package: str | None = Field(None, description="Folder that is shipped, relative to this file.")
+    exclude: list[str] = Field(default_factory=list)
+    workdir: str = Field(description="Absolute folder on the target.")
+    setup: SetupShape | None = None
+    command: Command
+    session: Session | None = Field(None, description="tmux session; the job's name if left out.")
+    env: dict[Variable, Text] = Field(default_factory=dict)
+    secrets: list[Variable] = Field(default_factory=list)
+    preflight: PreflightShape = Field(default_factory=PreflightShape)
+    watch: WatchShape = Field(default_factory=WatchShape)
+    shared: list[str] = Field(default_factory=list)
+    wheelhouse: str | None = Field(None, description="Folder of wheels, relative to this file.")
+    restart: RestartShape = Field(default_factory=RestartShape)
+    keep: PositiveInt = 5
+
+
+class SinkShape(Shape):
+    """Where alerts go; addresses and secrets are names of environment variables."""
+
+    type: Literal["webhook", "apprise", "command"]
+    url_env: Variable | None = None
+    secret_env: Variable | None = None
+    format: Literal["alertmanager", "cloudevents"] = "alertmanager"
+    command: list[Text] = Field(default_factory=list)
+
+
+class RouteShape(Shape):
+    """Alerts whose labels match all of `match` go to `to`."""
+
+    match: dict[str, Text] = Field(default_factory=dict)
+    to: list[Text]
+
+
+class AlertsShape(Shape):
+    """Sinks, and which alerts go to them."""
+
+    sinks: dict[Name, SinkShape] = Field(default_factory=dict)
+    routes: list[RouteShape] = Field(default_factory=list)
+    silences: list[dict[str, Text]] = Field(default_factory=list)
+    heartbeat_url_env: Variable | None = None
+
+
+class InventoryShape(Shape):
+    """The hosts, targets and jobs of orch."""
+
+    version: Literal[1]
+    hosts: Annotated[
+        dict[Name, Annotated[HostShape, _NOTHING_IS_A_MAPPING]], _NOTHING_IS_A_MAPPING
+    ] = Field(default_factory=dict)
+    targets: Annotated[dict[Name, TargetShape], _NOTHING_IS_A_MAPPING] = Field(default_factory=dict)
+    jobs: Annotated[dict[Name, JobShape], _NOTHING_IS_A_MAPPING] = Field(default_factory=dict)
+    alerts: Annotated[AlertsShape, _NOTHING_IS_A_MAPPING] = Field(default_factory=AlertsShape)
+    rules: Annotated[list[dict[str, Any]], _NOTHING_IS_A_LIST] = Field(default_factory=list)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of an inventory, for editors."""
+    schema = InventoryShape.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "orch inventory",
+    }
