@@ -1,0 +1,182 @@
+"""Makes the environment of a release, once for each digest of what it is made of.
+
+Owns WORKDIR/env/<digest>. Its output is kept beside it and streamed. Stdlib only, Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import files, procfs
+from . import manifest as wire
+from .clean_env import base_environment
+from .errors import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .workdir import Workdir
+
+    Progress = Callable[[dict[str, Any]], None]
+
+_MARK = "ORCH_SETUP"
+_COMPLETE = "complete.json"
+_TAIL_LINES = 30
+_IDENTITY = (
+    "import sys,platform;"
+    "print(platform.python_implementation(),platform.python_version(),sys.executable)"
+)
+
+
+def environment_of(path: str | None = None) -> dict[str, str]:
+    """The clean environment in which setup's programs run, `path` first in its PATH."""
+    env = base_environment()
+    if path is not None:
+        env["PATH"] = f"{path}:{env['PATH']}"
+    return env
+
+
+def digest_of(manifest: wire.Manifest, env: dict[str, str]) -> str | None:
+    """The name of the environment that a release needs; None where it has no setup.
+
+    Made of the interpreter as it is here, the requirements' content, wheels and commands.
+    """
+    setup = manifest.setup
+    if setup is None:
+        return None
+    contents = {entry.path: entry.content for entry in manifest.entries}
+    wheels = sorted(e.content for e in manifest.entries if e.path.startswith(f"{wire.WHEELS}/"))
+    named = setup["requirements"]
+    inputs = {
+        "python": _identity(setup["python"], env),
+        "requirements": contents.get(f"{manifest.name}/{named}") if named else None,
+        "system_site_packages": setup["system_site_packages"],
+        "run": setup["run"],
+        "wheels": wheels,
+    }
+    raw = json.dumps(inputs, sort_keys=True).encode()
+    return hashlib.sha256(raw).hexdigest()[: wire.DIGEST_CHARS]
+
+
+def _identity(python: str, env: dict[str, str]) -> str:
+    try:
+        done = subprocess.run(
+            [python, "-I", "-S", "-c", _IDENTITY],
+            env=environment_of() | env,
+            capture_output=True,
+            timeout=30,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as exc:
+        raise OpError(
+            "DeployError",
+            f"setup.python names {python}, which does not run here ({exc}).",
+            "Install it, or name another interpreter under `setup: {python: ...}`.",
+        ) from exc
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def is_complete(workdir: Workdir, digest: str) -> bool:
+    """Whether an environment was made to its end."""
+    return files.read_record(os.path.join(workdir.environments, digest, _COMPLETE)) is not None
+
+
+def ensure(
+    workdir: Workdir, digest: str, tree: str, manifest: wire.Manifest, env: dict[str, str],
+    progress: Progress,
+) -> bool:  # fmt: skip
+    """Make an environment where it is not there yet; whether it was made now.
+
+    OpError with the end of the output where a command of it fails.
+    """
+    if is_complete(workdir, digest):
+        return False
+    setup = manifest.setup or {}
+    folder = os.path.join(workdir.environments, digest)
+    _end_orphans(digest)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(workdir.environments, exist_ok=True)
+    with open(f"{folder}.log", "wb") as log:
+        step = _Steps(digest, tree, folder, env, log, progress)
+        for argv in _commands(setup, folder, os.path.dirname(tree), step.uv):
+            step.run(argv)
+    files.write_record(os.path.join(folder, _COMPLETE), {"at": time.time(), "setup": setup})
+    return True
+
+
+def _commands(setup: dict[str, Any], folder: str, release: str, uv: str | None) -> list[list[str]]:
+    site = ["--system-site-packages"] if setup["system_site_packages"] else []
+    python = os.path.join(folder, "bin", "python")
+    wheels = os.path.join(release, wire.WHEELS)
+    offline = ["--no-index", "--find-links", wheels] if os.path.isdir(wheels) else []
+    if uv is not None:
+        commands = [[uv, "venv", "--python", setup["python"], *site, folder]]
+        install = [uv, "pip", "install", "--python", python]
+    else:
+        commands = [[setup["python"], "-m", "venv", *site, folder]]
+        install = [python, "-m", "pip", "install", "--disable-pip-version-check"]
+    if setup["requirements"]:
+        commands.append([*install, *offline, "-r", setup["requirements"]])
+    return commands + [["sh", "-c", line] for line in setup["run"]]
+
+
+class _Steps:
+    """Runs the commands of one setup, each to its end."""
+
+    def __init__(
+        self, digest: str, tree: str, folder: str, env: dict[str, str], log: Any, progress: Progress
+    ) -> None:
+        self._tree = tree
+        self._log = log
+        self._progress = progress
+        first = os.path.join(folder, "bin")
+        self._env = environment_of(first) | env | {_MARK: digest, "VIRTUAL_ENV": folder}
+        self._tail: list[str] = []
+        self.uv = shutil.which("uv", path=self._env["PATH"])
+
+    def run(self, argv: list[str]) -> None:
+        """Run one command, its output kept and streamed; OpError where it fails."""
+        self._say("$ " + " ".join(argv))
+        try:
+            child = subprocess.Popen(
+                argv, cwd=self._tree, env=self._env, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except OSError as exc:
+            raise self._failed(argv, str(exc)) from exc
+        with child:
+            assert child.stdout is not None
+            for line in child.stdout:
+                self._say(line.decode("utf-8", "replace").rstrip("\r\n"))
+        if child.returncode:
+            raise self._failed(argv, f"exit status {child.returncode}")
+
+    def _say(self, line: str) -> None:
+        self._log.write(line.encode("utf-8", "replace") + b"\n")
+        self._log.flush()
+        self._tail = [*self._tail[-_TAIL_LINES:], line]
+        self._progress({"stage": "setup", "line": line})
+
+    def _failed(self, argv: list[str], why: str) -> OpError:
+        tail = "\n".join(self._tail)
+        return OpError(
+            "DeployError",
+            f"setup failed: {' '.join(argv)}: {why}; `current` is what it was.\n{tail}",
+            f"The whole output is in {self._log.name}.",
+        )
+
+
+def _end_orphans(digest: str) -> None:
+    """End what a killed deploy left running, so that nobody else writes into the environment."""
+    for found in procfs.every():
+        if procfs.environment(found.pid).get(_MARK) == digest:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found.pid, signal.SIGKILL)

@@ -1,0 +1,245 @@
+"""A job's working folder on the target: where releases lie, who may change them, what is left over.
+
+Owns the names and the locks. A lock is the kernel's (flock): it ends with the process that holds
+it, so that whatever a killed deploy left is known by being unlocked, and is removed by the next.
+Stdlib only and Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import functools
+import os
+import shutil
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from . import files
+from . import manifest as wire
+from .errors import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    Args = dict[str, Any]
+    Progress = Callable[[Args], None]
+    Op = Callable[[Args, Progress], Args]
+
+_INCOMING = ".incoming-"
+_TRASH = ".trash-"
+_NEXT = ".next-"
+_RECORD = "release.json"
+_TURN_S = 10.0
+
+
+class Workdir:
+    """The paths of one working folder; makes and removes nothing by itself."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.releases = os.path.join(self.path, "releases")
+        self.shared = os.path.join(self.path, "shared")
+        self.environments = os.path.join(self.path, "env")
+
+    def release(self, digest: str) -> str:
+        """Folder of a release."""
+        if not digest or "/" in digest or digest.startswith("."):
+            raise OpError("UsageError", f"{digest!r} is no name of a release.")
+        return os.path.join(self.releases, digest)
+
+    def incoming(self, digest: str) -> str:
+        """Folder in which a release is gathered until it is whole."""
+        return os.path.join(self.releases, _INCOMING + digest)
+
+    def current(self) -> str | None:
+        """Digest of the release that `current` points at."""
+        try:
+            folder, _, digest = os.readlink(os.path.join(self.path, "current")).rpartition("/")
+        except OSError:
+            return None
+        return digest if folder == "releases" else None
+
+    def switch(self, digest: str) -> None:
+        """Point `current` at a release, by one rename."""
+        fresh = os.path.join(self.releases, f"{_NEXT}{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        os.symlink(f"releases/{digest}", fresh)
+        os.rename(fresh, os.path.join(self.path, "current"))
+        sync_folder(self.path)
+
+    def digests(self) -> list[str]:
+        """All release folders, whole or not."""
+        try:
+            names = os.listdir(self.releases)
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if not name.startswith("."))
+
+    def record(self, digest: str) -> dict[str, object] | None:
+        """What is kept beside a release that was deployed whole; None for any other."""
+        return files.read_record(os.path.join(self.release(digest), _RECORD))
+
+    def write_record(self, digest: str, record: dict[str, object]) -> None:
+        """Mark a release as whole."""
+        files.write_record(os.path.join(self.release(digest), _RECORD), record)
+
+    def discard(self, path: str) -> None:
+        """Remove a folder so that at no instant half of it stands under its name."""
+        folder, name = os.path.split(path)
+        trash = os.path.join(folder, f"{_TRASH}{name}-{os.getpid()}")
+        shutil.rmtree(trash, ignore_errors=True)
+        os.rename(path, trash)
+        shutil.rmtree(trash, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Only one at a time builds, switches or prunes; OpError where another does not end."""
+        os.makedirs(self.releases, exist_ok=True)
+        fd = os.open(os.path.join(self.releases, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            deadline = time.monotonic() + _TURN_S
+            while not _locked(fd):
+                if time.monotonic() > deadline:
+                    raise OpError(
+                        "DeployError",
+                        f"another deploy, rollback or prune is at work in {self.path}.",
+                        "Try again when it has ended.",
+                    )
+                time.sleep(0.05)
+            yield
+        finally:
+            os.close(fd)
+
+    def clean(self) -> None:
+        """Remove what killed deploys left; call while holding the turn."""
+        for folder in (self.releases, self.environments):
+            with contextlib.suppress(FileNotFoundError):
+                for name in os.listdir(folder):
+                    _clean_one(os.path.join(folder, name), name)
+
+
+def _clean_one(path: str, name: str) -> None:
+    if name.startswith(_TRASH):
+        shutil.rmtree(path, ignore_errors=True)
+    elif name.startswith(_NEXT):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    elif name.startswith(_INCOMING):
+        fd = _open_lock(path)
+        if fd is None:
+            return
+        try:
+            if _locked(fd):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(fd)
+
+
+# What this process is deploying: working folder -> digest and the lock that it holds.
+_claims: dict[str, tuple[str, int]] = {}
+_guard = threading.Lock()
+
+
+def claim(workdir: Workdir, digest: str) -> str:
+    """The incoming folder of a release, made and held by this process until `release_claim`.
+
+    A process gathers one release for each working folder; leftovers of others are removed first.
+    """
+    with _guard:
+        held = _claims.get(workdir.path)
+        path = workdir.incoming(digest)
+        if held is not None and held[0] == digest and os.path.isdir(path):
+            return path
+        _let_go(workdir.path)
+        with workdir.exclusively():
+            fd = _take(path)
+            _claims[workdir.path] = (digest, fd)
+            workdir.clean()
+        return path
+
+
+def release_claim(workdir: Workdir) -> None:
+    """Remove the incoming folder of this process and let go of it."""
+    with _guard:
+        held = _claims.get(workdir.path)
+        if held is not None:
+            shutil.rmtree(workdir.incoming(held[0]), ignore_errors=True)
+            _let_go(workdir.path)
+
+
+def _take(path: str) -> int:
+    os.makedirs(os.path.join(path, "blobs"), exist_ok=True)
+    fd = _open_lock(path)
+    if fd is not None and _locked(fd):
+        return fd
+    if fd is not None:
+        os.close(fd)
+    raise OpError(
+        "DeployError",
+        f"another deploy of this very release is sending to {path}.",
+        "Wait until it has ended, then deploy again.",
+    )
+
+
+def _let_go(path: str) -> None:
+    held = _claims.pop(path, None)
+    if held is not None:
+        os.close(held[1])
+
+
+def _open_lock(folder: str) -> int | None:
+    try:
+        return os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def sync_folder(path: str) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def told(op: Op) -> Op:
+    """Turn what the system refuses into a sentence with its remedy."""
+
+    @functools.wraps(op)
+    def wrapped(args: Args, progress: Progress) -> Args:
+        workdir = Workdir(args["workdir"])
+        try:
+            return op(args, progress)
+        except wire.ManifestError as exc:
+            raise OpError("DeployError", f"the deploy was not understood: {exc}.") from exc
+        except OSError as exc:
+            if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+                release_claim(workdir)
+            raise _refused(workdir.path, exc) from exc
+
+    return wrapped
+
+
+def _refused(workdir: str, exc: OSError) -> OpError:
+    where = os.fsdecode(exc.filename) if isinstance(exc.filename, (str, bytes)) else workdir
+    remedy = {
+        errno.ENOSPC: "Free some (`orch prune` removes old releases), then deploy again.",
+        errno.EDQUOT: "Raise the quota or free some space, then deploy again.",
+        errno.EACCES: "Give the target's user the right to write there, or choose another workdir.",
+        errno.EROFS: "Choose a workdir on a file system that can be written.",
+    }.get(exc.errno or 0)
+    return OpError("DeployError", f"{where}: {exc.strerror}; `current` is what it was.", remedy)
