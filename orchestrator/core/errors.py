@@ -1,22 +1,26 @@
 """The exception tree: every error says what, where and the remedy, and carries its exit code.
 
-    OrchError                     1   own failure
-    |-- UsageError                2   wrong words on the command line
-    |   `-- InventoryError        2   every problem of an inventory, at once
-    |-- NoSuchRun               102   a RUN or INCIDENT that names nothing
-    |-- TargetError               4   a host could not be seen
-    |   |-- Unreachable           4   no connection, or it died
-    |   |-- HostKeyRefused        4   unknown or changed host key
-    |   |-- AuthRefused           4   the host knows us not
-    |   `-- RemoteCommandFailed   1   a command ran and failed there
-    |-- DeployError               1   the release on the target is the old one, whole
-    |-- PreflightRefused          1   nothing was launched; the checks say why
-    |-- LaunchError               1   the session or the relay did not start
-    |-- StoreError                1   the state folder cannot be used
-    `-- DaemonError               1   no daemon, or it did not answer
+OrchError                     1   own failure
+|-- UsageError                2   wrong words on the command line
+|   `-- InventoryError        2   every problem of an inventory, at once
+|-- NoSuchRun               102   a RUN or INCIDENT that names nothing
+|-- TargetError               4   a host could not be seen
+|   |-- Unreachable           4   no connection, or it died
+|   |-- HostKeyRefused        4   unknown or changed host key
+|   |-- AuthRefused           4   the host knows us not
+|   `-- RemoteCommandFailed   1   a command ran and failed there
+|-- DeployError               1   the release on the target is the old one, whole
+|-- PreflightRefused          1   nothing was launched; the checks say why
+|-- LaunchError               1   the session or the relay did not start
+|-- StoreError                1   the state folder cannot be used
+|-- DaemonError               1   no daemon, or it did not answer
+|   `-- NoDaemon              1   nobody listens on the socket
+`-- ApiError                  *   what the daemon refused, with its own exit code
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 class OrchError(Exception):
@@ -142,3 +146,25 @@ class StoreError(OrchError):
 
 class DaemonError(OrchError):
     """No daemon, or it did not answer as one."""
+
+
+class NoDaemon(DaemonError):
+    """Nobody listens on the socket."""
+
+
+class ApiError(OrchError):
+    """An error that the daemon raised, as its client got it; the exit code is the daemon's."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str | None = None,
+        exit_code: int = 1,
+        checks: tuple[Mapping[str, Any], ...] = (),
+        problems: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.exit_code = exit_code
+        self.checks = checks
+        self.problems = problems
