@@ -1,0 +1,124 @@
+"""The durable queue of alerts on their way to sinks.
+
+A delivery is stored in the transaction that changes its incident, and stays until the sink took
+it. Must not: send anything, or know what a sink is.
+"""
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from orchestrator.core.decide.decision import Outgoing
+from orchestrator.core.model import Delivery
+from orchestrator.store import tables
+from orchestrator.store.rows import delivery_of, row_of
+from orchestrator.store.worker import Worker
+
+PENDING = "pending"
+DELIVERED = "delivered"
+DISABLED = "disabled"
+
+
+class Deliveries:
+    """The outbox's queue; the outbox sees it as `sinks.base.Queue`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each transaction that enqueued something."""
+        self._listeners.append(listener)
+
+    def announce(self) -> None:
+        """Wake the listeners."""
+        for listener in self._listeners:
+            listener()
+
+    async def pending(self) -> tuple[Delivery, ...]:
+        """Everything that no sink has taken yet, in the order of enqueueing."""
+        columns = tables.deliveries.c
+        query = select(tables.deliveries).where(columns.state == PENDING).order_by(columns.seq)
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(delivery_of(row) for row in rows)
+
+    async def delivered(self, ids: tuple[str, ...], at: float) -> None:
+        """The sink took them."""
+        table = tables.deliveries
+        change = (
+            update(table)
+            .where(table.c.id.in_(ids))
+            .values(state=DELIVERED, delivered_at=at, error=None, attempts=table.c.attempts + 1)
+        )
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def failed(self, ids: tuple[str, ...], error: str, next_at: float) -> None:
+        """The sink did not take them; they are due again at `next_at`."""
+        table = tables.deliveries
+        change = (
+            update(table)
+            .where(table.c.id.in_(ids))
+            .values(error=error, next_at=next_at, attempts=table.c.attempts + 1)
+        )
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def disable(self, sink: str, error: str) -> None:
+        """The receiver is gone for good (410): nothing of the sink is pending any more."""
+        table = tables.deliveries
+        change = (
+            update(table)
+            .where(table.c.sink == sink, table.c.state == PENDING)
+            .values(state=DISABLED, error=error)
+        )
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """How many deliveries of each sink are in each state."""
+        columns = tables.deliveries.c
+        query = select(columns.sink, columns.state, func.count()).group_by(
+            columns.sink, columns.state
+        )
+        rows = await self._worker.call(lambda c: c.execute(query).all())
+        counted: dict[str, dict[str, int]] = {}
+        for sink, state, number in rows:
+            counted.setdefault(sink, {})[state] = number
+        return counted
+
+    async def of_incident(self, incident: str) -> tuple[Delivery, ...]:
+        """Deliveries of an incident, first one first."""
+        columns = tables.deliveries.c
+        query = select(tables.deliveries).where(columns.incident == incident).order_by(columns.seq)
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(delivery_of(row) for row in rows)
+
+
+def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
+    """Store one delivery a sink and say how many are new.
+
+    A `resolved` goes only to the sinks that were sent the `firing` of the same incident.
+    """
+    alert = outgoing.alert
+    table = tables.deliveries
+    sinks = outgoing.sinks
+    if alert.status == "resolved":
+        told = select(table.c.sink).where(
+            table.c.incident == alert.incident, table.c.status == "firing"
+        )
+        sinks = tuple(dict.fromkeys(connection.execute(told).scalars()))
+    new = 0
+    for sink in sinks:
+        values = {
+            "id": f"{alert.id}/{sink}",
+            "incident": alert.incident,
+            "sink": sink,
+            "status": alert.status,
+            "alert": row_of(alert),
+            "state": PENDING,
+            "attempts": 0,
+            "next_at": now,
+            "created_at": now,
+        }
+        added = insert(table).values(values).on_conflict_do_nothing(index_elements=["id"])
+        new += connection.execute(added.returning(table.c.seq)).first() is not None
+    return new

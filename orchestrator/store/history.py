@@ -1,0 +1,191 @@
+"""Releases, the journal, silences and single values: the small tables.
+
+Must not: interpret what is in them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy.dialects.sqlite import insert as upsert
+
+from orchestrator.clock import Clock
+from orchestrator.core.decide.decision import Note, Silence
+from orchestrator.core.model import Release
+from orchestrator.store import tables
+from orchestrator.store.rows import plain, release_of, row_of, silence_of
+from orchestrator.store.worker import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseEntry:
+    """One time at which a release became the current one of a job on a target."""
+
+    release: Release
+    job: str
+    target: str
+    at: float
+    kind: str
+    """`deploy` or `rollback`."""
+    why: str
+    provenance: Mapping[str, Any]
+    """Where the tree came from: commit, dirty files, who, from which machine."""
+
+
+class Releases:
+    """What was deployed, and what was rolled back, in order."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+
+    async def add(
+        self,
+        release: Release,
+        *,
+        job: str,
+        target: str,
+        kind: str = "deploy",
+        why: str = "",
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The release is the current one of the job on the target from now on."""
+        values = {
+            **row_of(release),
+            "job": job,
+            "target": target,
+            "kind": kind,
+            "why": why,
+            "at": self._clock.now(),
+            "provenance": plain(provenance or {}),
+        }
+        await self._worker.call(lambda c: c.execute(insert(tables.releases).values(values)))
+
+    async def list(
+        self, job: str, *, target: str | None = None, limit: int | None = None
+    ) -> tuple[ReleaseEntry, ...]:
+        """The history of a job's releases, newest first."""
+        table = tables.releases
+        query = select(table).where(table.c.job == job).order_by(table.c.seq.desc()).limit(limit)
+        if target is not None:
+            query = query.where(table.c.target == target)
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(
+            ReleaseEntry(
+                release=release_of(row),
+                **{key: row[key] for key in ("job", "target", "at", "kind", "why", "provenance")},
+            )
+            for row in rows
+        )
+
+    async def current(self, job: str, target: str) -> ReleaseEntry | None:
+        """The newest entry, or None where nothing was deployed."""
+        found = await self.list(job, target=target, limit=1)
+        return found[0] if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One line of the journal; `cursor` only grows, also over restarts."""
+
+    cursor: int
+    at: float
+    run: str | None
+    kind: str
+    body: Mapping[str, Any]
+
+
+class Journal:
+    """What happened, in an order that a client can follow by a cursor."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+
+    async def add(self, note: Note, *, run: str | None = None) -> None:
+        """Write a line."""
+        await self._worker.call(lambda c: add_note(c, note, run, self._clock.now()))
+
+    async def since(self, cursor: int, *, limit: int = 1000) -> tuple[JournalEntry, ...]:
+        """Lines after `cursor` (0: from the beginning), oldest first."""
+        columns = tables.journal.c
+        query = select(tables.journal).where(columns.seq > cursor).order_by(columns.seq)
+        rows = await self._worker.call(lambda c: c.execute(query.limit(limit)).mappings().all())
+        return tuple(
+            JournalEntry(
+                cursor=row["seq"], at=row["at"], run=row["run"], kind=row["kind"], body=row["body"]
+            )
+            for row in rows
+        )
+
+    async def cursor(self) -> int:
+        """The newest line's cursor; 0 where there is none."""
+        query = select(func.max(tables.journal.c.seq))
+        found = await self._worker.call(lambda c: c.execute(query).scalar())
+        return 0 if found is None else int(found)
+
+    async def trim(self, before: float) -> None:
+        """Delete lines older than a unix time."""
+        table = tables.journal
+        await self._worker.call(lambda c: c.execute(delete(table).where(table.c.at < before)))
+
+
+class Silences:
+    """Alerts that nobody wants to hear."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+
+    async def add(
+        self, match: Mapping[str, str], *, until: float | None = None, why: str = ""
+    ) -> Silence:
+        """Keep back alerts whose labels match, until a unix time or for good."""
+        silence = Silence(
+            id=self._clock.new_id(),
+            match=dict(match),
+            until=until,
+            why=why,
+            created_at=self._clock.now(),
+        )
+        values = row_of(silence)
+        await self._worker.call(lambda c: c.execute(insert(tables.silences).values(values)))
+        return silence
+
+    async def list(self) -> tuple[Silence, ...]:
+        """All of them, expired ones too, oldest first."""
+        query = select(tables.silences).order_by(tables.silences.c.created_at)
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(silence_of(row) for row in rows)
+
+    async def expire(self, silence: str) -> bool:
+        """Take a silence away; False where there was none of this id."""
+        table = tables.silences
+        gone = delete(table).where(table.c.id == silence).returning(table.c.id)
+        return await self._worker.call(lambda c: c.execute(gone).first()) is not None
+
+
+class Values:
+    """Single values by key, in JSON's types."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def get(self, key: str) -> Any:
+        """The value, or None."""
+        query = select(tables.kv.c.value).where(tables.kv.c.key == key)
+        return await self._worker.call(lambda c: c.execute(query).scalar())
+
+    async def set(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        row = {"key": key, "value": plain(value)}
+        change = upsert(tables.kv).values(row)
+        change = change.on_conflict_do_update(index_elements=["key"], set_=row)
+        await self._worker.call(lambda c: c.execute(change))
+
+
+def add_note(connection: Connection, note: Note, run: str | None, now: float) -> None:
+    """Write a line of the journal."""
+    values = {"at": now, "run": run, "kind": note.kind, "body": plain(note.body)}
+    connection.execute(insert(tables.journal).values(values))

@@ -1,0 +1,1 @@
+"""Alembic revisions, run by orchestrator.store.schema when a store is opened."""

@@ -1,0 +1,224 @@
+"""Runs, their attempts and how far their streams were read.
+
+Owns the numbering of runs and what the word RUN means. Must not: decide a state.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import NoSuchRun
+from orchestrator.core.model import Attempt, Run
+from orchestrator.store import tables
+from orchestrator.store.rows import attempt_of, plain, row_of, run_of
+from orchestrator.store.worker import Worker
+
+_DECIDED = (
+    *("state", "attempt", "session", "directory", "release", "started_at", "ended_at"),
+    *("exit_code", "signal", "verdict", "incident"),
+)
+_NEWEST_FIRST = tables.runs.c.seq.desc()
+
+
+class Runs:
+    """What was asked to run, newest last."""
+
+    def __init__(self, worker: Worker, clock: Clock) -> None:
+        self._worker = worker
+        self._clock = clock
+
+    async def create(self, draft: Run) -> Run:
+        """Store a new run; its `number`, `id`, `directory` and `created_at` are filled in here.
+
+        In `draft.directory`, `{id}` stands for the id, which is known only now; the draft's own
+        `number`, `id` and `created_at` are ignored.
+        """
+        return await self._worker.call(lambda c: _create(c, draft, self._clock.now()))
+
+    async def put(self, run: Run) -> None:
+        """Store a run as it is: what a target still knew after a database was lost."""
+        await self._worker.call(lambda c: put_run(c, run))
+
+    async def update(self, run: str, **values: Any) -> None:
+        """Set some fields of a run (step, loss, phase, metrics, ...)."""
+        changes = {key: plain(value) for key, value in values.items()}
+        await self._worker.call(
+            lambda c: c.execute(update(tables.runs).where(tables.runs.c.id == run).values(changes))
+        )
+
+    async def get(self, run: str) -> Run:
+        """The run with this id; NoSuchRun where there is none."""
+        found = await self._worker.call(lambda c: get_run(c, run))
+        if found is None:
+            raise NoSuchRun(f"There is no run {run}.", remedy="`orch ps -a` lists all runs.")
+        return found
+
+    async def find(self, words: str) -> Run:
+        """The run that RUN means: an id, a unique prefix, a job's newest, `@N` or `-N` newest."""
+        return await self._worker.call(lambda c: find_run(c, words))
+
+    async def list(
+        self, *, job: str | None = None, live: bool = False, limit: int | None = None
+    ) -> tuple[Run, ...]:
+        """Runs, newest first: of one job, or only those that have not ended."""
+        query = select(tables.runs).order_by(_NEWEST_FIRST).limit(limit)
+        if job is not None:
+            query = query.where(tables.runs.c.job == job)
+        if live:
+            query = query.where(tables.runs.c.ended_at.is_(None))
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(run_of(row) for row in rows)
+
+    async def attempts(self, run: str) -> tuple[Attempt, ...]:
+        """Attempts of a run, first one first."""
+        return await self._worker.call(lambda c: attempts_of(c, run))
+
+    async def put_attempt(self, run: str, attempt: Attempt) -> None:
+        """Store an attempt, new or known."""
+        await self._worker.call(lambda c: put_attempt(c, run, attempt))
+
+    async def offset(self, run: str, attempt: int, stream: str) -> int:
+        """Up to which byte a stream was read and stored; 0 where it never was.
+
+        Of the output, `store.logs.end` is the truth; this one serves the metrics file and others.
+        """
+        columns = tables.offsets.c
+        query = select(columns.offset).where(
+            columns.run == run, columns.attempt == attempt, columns.stream == stream
+        )
+        found = await self._worker.call(lambda c: c.execute(query).scalar())
+        return 0 if found is None else int(found)
+
+    async def set_offset(
+        self, run: str, attempt: int, stream: str, offset: int, **values: Any
+    ) -> None:
+        """Keep an offset and, in the same transaction, the run's fields that were read up to it."""
+        await self._worker.call(lambda c: _set_offset(c, (run, attempt, stream), offset, values))
+
+    async def forget(self, run: str) -> None:
+        """Delete an ended run with its attempts, findings and offsets; incidents stay."""
+        await self._worker.call(lambda c: _forget(c, run))
+
+
+def get_run(connection: Connection, run: str) -> Run | None:
+    """The run with this id."""
+    row = connection.execute(select(tables.runs).where(tables.runs.c.id == run)).mappings().first()
+    return None if row is None else run_of(row)
+
+
+def put_run(connection: Connection, run: Run) -> None:
+    """Insert or overwrite a run, and keep its number taken."""
+    values = row_of(run)
+    connection.execute(
+        insert(tables.runs).values(values).on_conflict_do_update(index_elements=["id"], set_=values)
+    )
+    take_number(connection, run.job, run.number)
+
+
+def put_decided(connection: Connection, run: Run) -> None:
+    """Write what decisions change of a run, and nothing that was measured meanwhile."""
+    values = {name: plain(getattr(run, name)) for name in _DECIDED}
+    connection.execute(update(tables.runs).where(tables.runs.c.id == run.id).values(values))
+
+
+def take_number(connection: Connection, job: str, number: int) -> None:
+    """Let the job's next run have a number above this one."""
+    table = tables.counters
+    connection.execute(
+        insert(table)
+        .values(job=job, number=number)
+        .on_conflict_do_update(
+            index_elements=["job"], set_={"number": func.max(table.c.number, number)}
+        )
+    )
+
+
+def attempts_of(connection: Connection, run: str) -> tuple[Attempt, ...]:
+    """Attempts of a run, first one first."""
+    table = tables.attempts
+    query = select(table).where(table.c.run == run).order_by(table.c.number)
+    return tuple(attempt_of(row) for row in connection.execute(query).mappings())
+
+
+def put_attempt(connection: Connection, run: str, attempt: Attempt) -> None:
+    """Insert or overwrite an attempt."""
+    values = {"run": run, **row_of(attempt)}
+    connection.execute(
+        insert(tables.attempts)
+        .values(values)
+        .on_conflict_do_update(index_elements=["run", "number"], set_=values)
+    )
+
+
+def find_run(connection: Connection, words: str) -> Run:
+    """The run that RUN means; NoSuchRun says what was near."""
+    if words[:1] in ("@", "-") and words[1:].isascii() and words[1:].isdigit():
+        return _nth_newest(connection, words)
+    exact = get_run(connection, words)
+    if exact is not None:
+        return exact
+    columns = tables.runs.c
+    of_job = select(tables.runs).where(columns.job == words).order_by(_NEWEST_FIRST).limit(1)
+    row = connection.execute(of_job).mappings().first()
+    if row is not None:
+        return run_of(row)
+    begins = select(tables.runs).where(columns.id.startswith(words, autoescape=True))
+    rows = connection.execute(begins.order_by(_NEWEST_FIRST).limit(6)).mappings().all()
+    if words and len(rows) == 1:
+        return run_of(rows[0])
+    if words and rows:
+        names = ", ".join(row["id"] for row in rows[:5])
+        more = ", ..." if len(rows) > 5 else ""
+        raise NoSuchRun(
+            f"{words} is the beginning of several runs: {names}{more}.", remedy="Say more of it."
+        )
+    raise NoSuchRun(f"There is no run {words}.", remedy="`orch ps -a` lists all runs.")
+
+
+def _nth_newest(connection: Connection, words: str) -> Run:
+    nth = int(words[1:])
+    known = connection.execute(select(func.count()).select_from(tables.runs)).scalar_one()
+    if not 1 <= nth <= known:
+        there = "there are none yet" if not known else f"there are {known}"
+        raise NoSuchRun(f"There is no run {words}: {there}.", remedy="@1 is the newest run.")
+    query = select(tables.runs).order_by(_NEWEST_FIRST).limit(1).offset(nth - 1)
+    return run_of(connection.execute(query).mappings().one())
+
+
+def _create(connection: Connection, draft: Run, now: float) -> Run:
+    query = select(tables.counters.c.number).where(tables.counters.c.job == draft.job)
+    number = (connection.execute(query).scalar() or 0) + 1
+    run_id = f"{draft.job}-{number}"
+    run = replace(
+        draft,
+        number=number,
+        id=run_id,
+        created_at=now,
+        directory=draft.directory.replace("{id}", run_id),
+    )
+    put_run(connection, run)
+    return run
+
+
+def _set_offset(
+    connection: Connection, key: tuple[str, int, str], offset: int, values: dict[str, Any]
+) -> None:
+    run, attempt, stream = key
+    row = {"run": run, "attempt": attempt, "stream": stream, "offset": offset}
+    connection.execute(
+        insert(tables.offsets)
+        .values(row)
+        .on_conflict_do_update(index_elements=["run", "attempt", "stream"], set_=row)
+    )
+    if values:
+        changes = {name: plain(value) for name, value in values.items()}
+        connection.execute(update(tables.runs).where(tables.runs.c.id == run).values(changes))
+
+
+def _forget(connection: Connection, run: str) -> None:
+    for table in (tables.attempts, tables.findings, tables.offsets, tables.actions):
+        connection.execute(delete(table).where(table.c.run == run))
+    connection.execute(delete(tables.runs).where(tables.runs.c.id == run))

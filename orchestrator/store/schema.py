@@ -1,0 +1,152 @@
+"""Open the database: one SQLite file with WAL and full synchronisation.
+
+Owns migration to the newest schema, refusal of a newer one, and setting a damaged file aside.
+Must not: know what the tables are for.
+"""
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from orchestrator.core.errors import StoreError
+
+HEAD = "0001"
+"""The newest revision; Alembic is only loaded where a database has another."""
+
+DATABASE_FILE = "orch.db"
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_DAMAGE_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DISK_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+
+logger = logging.getLogger(__name__)
+
+
+class DamagedDatabaseError(Exception):
+    """The file is no database any more, or fails SQLite's own check."""
+
+
+def open_database(folder: Path, stamp: str) -> tuple[Engine, Path | None]:
+    """An engine at the newest schema, and where a damaged file was put (named with `stamp`).
+
+    Raises StoreError where the folder cannot be written or the schema is newer than this orch.
+    """
+    path = folder / DATABASE_FILE
+    try:
+        return _open_sqlite(path), None
+    except DamagedDatabaseError as exc:
+        aside = set_aside(path, stamp)
+        logger.error(  # noqa: TRY400  the reason is in the sentence, a traceback adds nothing
+            "store.set_aside",
+            extra={"path": str(path), "aside": str(aside), "reason": str(exc)},
+        )
+        return _open_sqlite(path), aside
+
+
+def set_aside(path: Path, stamp: str) -> Path:
+    """Rename the database and its WAL, so that nothing of them is lost or read again."""
+    aside = path.with_name(f"{path.name}.damaged-{stamp}")
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def migrate(connection: Connection, where: str) -> None:
+    """Bring the schema to HEAD; StoreError where it was written by a newer orch."""
+    current = _revision(connection)
+    if current == HEAD:
+        return
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if current is not None and current not in known:
+        raise StoreError(
+            f"{where} was written by a newer orch (schema {current}); this one knows up to {HEAD}.",
+            remedy="Install that orch again, or start with another state folder.",
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def translated(exc: DBAPIError) -> StoreError:
+    """The StoreError that says what a database error means to a person."""
+    code = _code(exc)
+    reason = str(exc.orig)
+    if code in _DISK_CODES:
+        return StoreError(
+            f"The store cannot be written: {reason}.",
+            remedy="Free some space on the disk of the state folder; reading goes on meanwhile.",
+        )
+    if code in _DAMAGE_CODES:
+        return StoreError(
+            f"The database is damaged: {reason}.",
+            remedy="Restart the daemon; it sets the file aside and asks the targets what runs.",
+        )
+    return StoreError(f"The database refused: {reason}.", remedy="See the daemon's log.")
+
+
+def _open_sqlite(path: Path) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}", poolclass=StaticPool, connect_args={"check_same_thread": False}
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    try:
+        with engine.connect() as connection:
+            _check(connection)
+        with engine.begin() as connection:
+            migrate(connection, str(path))
+    except DatabaseError as exc:
+        engine.dispose()
+        if _code(exc) in _DAMAGE_CODES:
+            raise DamagedDatabaseError(str(exc.orig)) from exc
+        raise StoreError(
+            f"{path} cannot be opened: {exc.orig}.",
+            remedy="Check that the state folder exists, is yours, and that its disk is not full.",
+        ) from exc
+    except (DamagedDatabaseError, StoreError):
+        engine.dispose()
+        raise
+    path.chmod(0o600)
+    return engine
+
+
+def _check(connection: Connection) -> None:
+    found = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
+    if found != "ok":
+        raise DamagedDatabaseError(found)
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves, so that DDL is in transactions too
+    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
+    return None if row is None else str(row[0])
+
+
+def _code(exc: DBAPIError) -> int | None:
+    code = getattr(exc.orig, "sqlite_errorcode", None)
+    return None if code is None else int(code) & 0xFF

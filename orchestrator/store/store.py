@@ -1,0 +1,130 @@
+"""The store: one SQLite file and a folder of logs in the daemon's state folder.
+
+    store = await Store.open(state_folder, clock)
+    view = await store.view("dflash-3")                    run, attempts, incidents, stop reason
+    applied = await store.apply(decide(view, event, ...))  everything of a decision, or nothing
+    for action in applied.actions: ...do it...; await store.actions.done(action)
+    for action in await store.actions.pending(): ...       at the daemon's start
+
+Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (the outbox's queue),
+`actions`, `releases`, `journal`, `silences`, `values`, `logs`. Must not: decide or send.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine
+
+from orchestrator.clock import Clock, utc_text
+from orchestrator.core.decide.decision import Action, Decision, RunView
+from orchestrator.core.errors import NoSuchRun, StoreError
+from orchestrator.store import actions, deliveries, history, incidents, runs
+from orchestrator.store.logs import Logs
+from orchestrator.store.schema import open_database
+from orchestrator.store.worker import Worker
+
+LOG_FOLDER = "logs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What a stored decision leaves to do."""
+
+    actions: tuple[Action, ...]
+    """Those that are new, in order; what was decided before is not done twice."""
+    enqueued: int
+    """New deliveries; the outbox has been woken for them."""
+
+
+class Store:
+    """All that a daemon remembers."""
+
+    def __init__(self, engine: Engine, clock: Clock, folder: Path, aside: Path | None) -> None:
+        self._clock = clock
+        self._worker = Worker(engine)
+        self.set_aside = aside
+        """Where a damaged database was put at this start; ask the targets what they still know."""
+        self.runs = runs.Runs(self._worker, clock)
+        self.incidents = incidents.Incidents(self._worker)
+        self.deliveries = deliveries.Deliveries(self._worker)
+        self.actions = actions.Actions(self._worker, clock)
+        self.releases = history.Releases(self._worker, clock)
+        self.journal = history.Journal(self._worker, clock)
+        self.silences = history.Silences(self._worker, clock)
+        self.values = history.Values(self._worker)
+        self.logs = Logs(folder / LOG_FOLDER)
+
+    @classmethod
+    async def open(cls, state_folder: Path, clock: Clock) -> "Store":
+        """Open or make the store; StoreError where the folder or a newer schema forbids it."""
+        try:
+            state_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as exc:
+            raise StoreError(
+                f"The state folder {state_folder} cannot be made: {exc.strerror}.",
+                remedy="Make it, or set XDG_STATE_HOME to a folder that is yours.",
+            ) from exc
+        stamp = utc_text(clock.now()).replace(":", "").replace(".", "")
+        engine, aside = open_database(state_folder, stamp)
+        store = cls(engine, clock, state_folder, aside)
+        if aside is not None:
+            # Numbers of lost runs stay taken: their logs, and folders on targets, still exist.
+            names = store.logs.runs()
+            await store._worker.call(lambda c: _take_numbers(c, names))
+        return store
+
+    async def close(self) -> None:
+        """Put everything on the disk and let go of it."""
+        self.logs.close_all()
+        await self._worker.close()
+
+    async def view(self, run: str) -> RunView:
+        """All that is known of a run; NoSuchRun where there is none."""
+        return await self._worker.call(lambda c: _view(c, run))
+
+    async def apply(self, decision: Decision) -> Applied:
+        """Store a decision in one transaction: run, incidents, deliveries, actions, journal.
+
+        Of a known run only what decisions change is written: its metrics have another writer.
+        """
+        applied = await self._worker.call(lambda c: _apply(c, decision, self._clock.now()))
+        if applied.enqueued:
+            self.deliveries.announce()
+        return applied
+
+
+def _view(connection: Connection, run_id: str) -> RunView:
+    run = runs.get_run(connection, run_id)
+    if run is None:
+        raise NoSuchRun(f"There is no run {run_id}.", remedy="`orch ps -a` lists all runs.")
+    return RunView(
+        run=run,
+        attempts=runs.attempts_of(connection, run_id),
+        incidents=incidents.incidents_of(connection, run_id),
+        stop_reason=actions.last_stop(connection, run_id, run.attempt),
+    )
+
+
+def _apply(connection: Connection, decision: Decision, now: float) -> Applied:
+    run = decision.run
+    runs.put_decided(connection, run)
+    for attempt in decision.attempts:
+        runs.put_attempt(connection, run.id, attempt)
+    for incident in decision.incidents:
+        incidents.put_incident(connection, run.job, incident)
+    enqueued = sum(deliveries.enqueue(connection, one, now) for one in decision.outgoing)
+    if decision.cancel:
+        actions.cancel(connection, run.id, decision.cancel, now)
+    new = tuple(
+        action for action in decision.actions if actions.add_action(connection, action, now)
+    )
+    for note in decision.notes:
+        history.add_note(connection, note, run.id, now)
+    return Applied(actions=new, enqueued=enqueued)
+
+
+def _take_numbers(connection: Connection, names: tuple[str, ...]) -> None:
+    for name in names:
+        job, _, number = name.rpartition("-")
+        if job and number.isdigit():
+            runs.take_number(connection, job, int(number))

@@ -1,0 +1,224 @@
+"""The tables, as SQLAlchemy Core sees them; migrations/ makes them and a test compares the two.
+
+Times are unix seconds, nested values are JSON. Must not: hold queries; each lives by its noun.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _seq() -> Column[int]:
+    """A number that only grows, also after rows were deleted."""
+    return Column(
+        "seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+
+
+runs = Table(
+    "runs",
+    metadata,
+    _seq(),
+    Column("id", String, nullable=False, unique=True),
+    Column("uid", String, nullable=False),
+    Column("job", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("state", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("session", String, nullable=False),
+    Column("directory", String, nullable=False),
+    Column("release", String),
+    Column("why", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+    Column("step", BigInteger),
+    Column("loss", Float),
+    Column("phase", String),
+    Column("metrics", JSON, nullable=False),
+    Column("verdict", JSON(none_as_null=True)),
+    Column("incident", String),
+    Column("forced", Boolean, nullable=False),
+    Column("args", JSON, nullable=False),
+    Column("env", JSON, nullable=False),
+    UniqueConstraint("job", "number"),
+    Index(None, "state"),
+    sqlite_autoincrement=True,
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("job", String, primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("run", String, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("directory", String, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("signal", Integer),
+)
+
+offsets = Table(
+    "offsets",
+    metadata,
+    Column("run", String, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("stream", String, primary_key=True),
+    Column("offset", BigInteger, nullable=False),
+)
+
+incidents = Table(
+    "incidents",
+    metadata,
+    _seq(),
+    Column("id", String, nullable=False, unique=True),
+    Column("job", String, nullable=False),
+    Column("run", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("family", String),
+    Column("signature", String, nullable=False),
+    Column("severity", String, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("state", String, nullable=False),
+    Column("opened_at", Float, nullable=False),
+    Column("updated_at", Float, nullable=False),
+    Column("resolved_at", Float),
+    Column("occurrences", Integer, nullable=False),
+    Column("same_as", String),
+    Column("finding", JSON, nullable=False),
+    Index(None, "run"),
+    Index(None, "job", "fingerprint"),
+    Index(None, "job", "family"),
+    Index(None, "state"),
+    sqlite_autoincrement=True,
+)
+
+findings = Table(
+    "findings",
+    metadata,
+    _seq(),
+    Column("run", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("signature", String, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("body", JSON, nullable=False),
+    Index(None, "run"),
+    sqlite_autoincrement=True,
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    _seq(),
+    Column("id", String, nullable=False, unique=True),
+    Column("incident", String, nullable=False),
+    Column("sink", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("alert", JSON, nullable=False),
+    Column("state", String, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Float, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("delivered_at", Float),
+    Column("error", Text),
+    Index(None, "state"),
+    Index(None, "incident"),
+    sqlite_autoincrement=True,
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    _seq(),
+    Column("key", String, nullable=False, unique=True),
+    Column("run", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("at", Float),
+    Column("grace_s", Float),
+    Column("reason", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("done_at", Float),
+    Column("error", Text),
+    Index(None, "run"),
+    Index(None, "state"),
+    sqlite_autoincrement=True,
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    _seq(),
+    Column("job", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("path", String, nullable=False),
+    Column("files", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("provenance", JSON, nullable=False),
+    Index(None, "job", "target"),
+    sqlite_autoincrement=True,
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    _seq(),
+    Column("at", Float, nullable=False),
+    Column("run", String),
+    Column("kind", String, nullable=False),
+    Column("body", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("match", JSON, nullable=False),
+    Column("until", Float),
+    Column("why", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+kv = Table(
+    "kv",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", JSON, nullable=False),
+)

@@ -1,0 +1,292 @@
+"""Runs, incidents, actions and deliveries in a real SQLite file."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.decide.decision import Action, ActionKind, Decision, Note
+from orchestrator.core.errors import NoSuchRun, StoreError
+from orchestrator.core.findings import Finding, Role
+from orchestrator.core.model import Attempt, IncidentState, Release, RunState
+from orchestrator.store import Store
+from tests.store.nouns import draft, incident, outgoing
+
+
+async def test_run_comes_back_as_it_was_stored(store: Store) -> None:
+    """A created run has its number, id and folder, and every field survives the way back."""
+    run = await store.runs.create(draft())
+    assert (run.id, run.number, run.directory) == ("dflash-1", 1, "/srv/orch/runs/dflash-1.u1")
+    assert await store.runs.get("dflash-1") == run
+    assert run.created_at > 0
+
+
+async def test_numbers_count_for_each_job(store: Store) -> None:
+    """Each job counts from 1, also while several runs are created at once."""
+    runs = await asyncio.gather(*(store.runs.create(draft()) for _ in range(5)))
+    assert sorted(run.number for run in runs) == [1, 2, 3, 4, 5]
+    assert (await store.runs.create(draft("other"))).id == "other-1"
+
+
+async def test_number_of_a_forgotten_run_is_not_given_again(store: Store) -> None:
+    """A number stays taken when its run is pruned."""
+    run = await store.runs.create(draft())
+    await store.runs.forget(run.id)
+    assert (await store.runs.create(draft())).id == "dflash-2"
+
+
+async def test_words_of_run(store: Store) -> None:
+    """A RUN is an id, a job's newest, `@N` or `-N` newest, or a unique prefix."""
+    for job in ("dflash", "dflash", "eagle"):
+        await store.runs.create(draft(job))
+    expected = {
+        "dflash-1": "dflash-1",
+        "dflash": "dflash-2",
+        "@1": "eagle-1",
+        "-1": "eagle-1",
+        "@3": "dflash-1",
+        "-2": "dflash-2",
+        "ea": "eagle-1",
+    }
+    found = {words: (await store.runs.find(words)).id for words in expected}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("@9", "There is no run @9: there are 2."),
+        ("@0", "There is no run @0"),
+        ("dfl", "beginning of several runs: dflash-2, dflash-1"),
+        ("nope", "There is no run nope."),
+        ("%", "There is no run %."),
+        ("", "There is no run ."),
+    ],
+)
+async def test_words_that_name_no_run(store: Store, words: str, said: str) -> None:
+    """Words that name none or several are refused by a sentence."""
+    await store.runs.create(draft())
+    await store.runs.create(draft())
+    with pytest.raises(NoSuchRun, match=said.replace(".", r"\.")) as refusal:
+        await store.runs.find(words)
+    assert refusal.value.exit_code == 102
+
+
+async def test_incident_by_id_prefix_and_run(store: Store) -> None:
+    """An INCIDENT is an id, a prefix of one, or a RUN's newest."""
+    run = await store.runs.create(draft())
+    with pytest.raises(NoSuchRun, match="has no incident"):
+        await store.incidents.find("@1")
+    first, second = incident(run.id, ident="abc1"), incident(run.id, ident="abd2")
+    await store.apply(Decision(run=run, incidents=(first, second)))
+    assert await store.incidents.find("abc") == first
+    assert await store.incidents.find("abc1") == first
+    assert await store.incidents.find("dflash") == second
+    with pytest.raises(NoSuchRun, match="several incidents"):
+        await store.incidents.find("ab")
+    with pytest.raises(NoSuchRun, match="no incident and no run zz"):
+        await store.incidents.find("zz")
+
+
+async def test_earlier_run_by_fingerprint_or_family(store: Store) -> None:
+    """The earliest earlier run with the fingerprint or the family is found, never a later one."""
+    runs = [await store.runs.create(draft()) for _ in range(11)]
+    for number, fingerprint, family in (
+        (2, "v1:aa", "fx"),
+        (3, "v1:bb", "fx"),
+        (11, "v1:cc", None),
+    ):
+        opened = incident(
+            f"dflash-{number}", ident=f"i{number}", fingerprint=fingerprint, family=family
+        )
+        await store.apply(Decision(run=runs[number - 1], incidents=(opened,)))
+
+    async def earlier(run: str, fingerprint: str, family: str | None) -> str | None:
+        return await store.incidents.earlier(
+            job="dflash", run=run, fingerprint=fingerprint, family=family
+        )
+
+    assert await earlier("dflash-10", "v1:bb", None) == "dflash-3"
+    assert await earlier("dflash-10", "v1:new face", "fx") == "dflash-2"
+    assert await earlier("dflash-2", "v1:aa", "fx") is None
+    assert await earlier("dflash-4", "v1:cc", None) is None
+
+
+async def test_decision_is_stored_whole(store: Store) -> None:
+    """Run, attempt, incident, delivery, action and journal of a decision are all there after."""
+    run = await store.runs.create(draft())
+    opened = incident(run.id)
+    launch = Action(kind=ActionKind.LAUNCH, run=run.id, attempt=1)
+    running = replace(run, state=RunState.RUNNING, incident="i1")
+    attempt = Attempt(number=1, directory="/a/1", started_at=3.0)
+    applied = await store.apply(
+        Decision(
+            run=running,
+            attempts=(attempt,),
+            incidents=(opened,),
+            outgoing=(outgoing("i1", sinks=("ops", "phone")),),
+            actions=(launch,),
+            notes=(Note(kind="run.running", body={"attempt": 1}),),
+        )
+    )
+    view = await store.view(run.id)
+    assert (applied.enqueued, applied.actions) == (2, (launch,))
+    assert (view.run, view.attempts, view.incidents) == (running, (attempt,), (opened,))
+    assert [one.sink for one in await store.deliveries.pending()] == ["ops", "phone"]
+    assert (await store.journal.since(0))[-1].kind == "run.running"
+
+
+async def test_decision_fails_whole(store: Store) -> None:
+    """Where one part cannot be stored, no part is."""
+    run = await store.runs.create(draft())
+    unstorable: Any = {"x": object()}
+    bad = replace(outgoing("i1"), alert=replace(outgoing("i1").alert, annotations=unstorable))
+    with pytest.raises(Exception, match="JSON serializable"):
+        await store.apply(
+            Decision(run=run, incidents=(incident(run.id),), outgoing=(outgoing("i0"), bad))
+        )
+    assert await store.incidents.list() == ()
+    assert await store.deliveries.pending() == ()
+
+
+async def test_decision_reached_twice_adds_nothing(store: Store) -> None:
+    """The same decision after a crash repeats no action and no delivery, also when done."""
+    run = await store.runs.create(draft())
+    launch = Action(kind=ActionKind.LAUNCH, run=run.id, attempt=1)
+    decision = Decision(run=run, outgoing=(outgoing("i1"),), actions=(launch,))
+    await store.apply(decision)
+    again = await store.apply(decision)
+    assert (again.actions, again.enqueued) == ((), 0)
+    assert await store.actions.pending() == (launch,)
+    await store.actions.done(launch)
+    assert (await store.apply(decision)).actions == ()
+    assert await store.actions.pending(run.id) == ()
+
+
+async def test_cancelled_action_is_not_pending(store: Store) -> None:
+    """A stop takes a pending relaunch away."""
+    run = await store.runs.create(draft())
+    relaunch = Action(kind=ActionKind.RELAUNCH, run=run.id, attempt=2, at=99.0)
+    await store.apply(Decision(run=run, actions=(relaunch,)))
+    assert await store.actions.is_pending(relaunch)
+    await store.apply(Decision(run=run, cancel=frozenset({ActionKind.RELAUNCH})))
+    assert not await store.actions.is_pending(relaunch)
+
+
+async def test_stop_reason_belongs_to_the_present_attempt(store: Store) -> None:
+    """A stop of attempt 1 says nothing about attempt 2."""
+    run = await store.runs.create(draft())
+    stop = Action(kind=ActionKind.STOP, run=run.id, attempt=1, grace_s=5.0, reason="human")
+    await store.apply(Decision(run=run, actions=(stop,)))
+    assert (await store.view(run.id)).stop_reason == "human"
+    await store.apply(Decision(run=replace(run, attempt=2)))
+    assert (await store.view(run.id)).stop_reason is None
+
+
+async def test_decision_leaves_metrics_alone(store: Store) -> None:
+    """A decision from an older view does not undo metrics that came meanwhile."""
+    run = await store.runs.create(draft())
+    await store.runs.set_offset(run.id, 1, "metrics", 70, step=12, loss=3.5, metrics={"lr": 0.1})
+    await store.apply(Decision(run=replace(run, state=RunState.RUNNING)))
+    stored = await store.runs.get(run.id)
+    assert (stored.state, stored.step, stored.loss) == (RunState.RUNNING, 12, 3.5)
+    assert stored.metrics == {"lr": 0.1}
+    assert await store.runs.offset(run.id, 1, "metrics") == 70
+
+
+async def test_older_view_does_not_undo_an_acknowledgement(store: Store) -> None:
+    """An incident's state only moves on."""
+    run = await store.runs.create(draft())
+    opened = incident(run.id)
+    acknowledged = replace(opened, state=IncidentState.ACKNOWLEDGED)
+    await store.apply(Decision(run=run, incidents=(opened,)))
+    await store.apply(Decision(run=run, incidents=(acknowledged,)))
+    await store.apply(Decision(run=run, incidents=(replace(opened, occurrences=2),)))
+    stored = await store.incidents.find("i1")
+    assert (stored.state, stored.occurrences) == (IncidentState.ACKNOWLEDGED, 2)
+    assert await store.incidents.unresolved_of_job("dflash") == (stored,)
+
+
+async def test_resolved_goes_where_firing_went(store: Store) -> None:
+    """A sink that was told nothing is not told that it is over."""
+    run = await store.runs.create(draft())
+    told = ("ops",)
+    await store.apply(Decision(run=run, outgoing=(outgoing("i1", sinks=told),)))
+    both = ("ops", "phone")
+    await store.apply(Decision(run=run, outgoing=(outgoing("i1", "resolved", sinks=both),)))
+    sent = [(one.sink, one.alert.status) for one in await store.deliveries.of_incident("i1")]
+    assert sent == [("ops", "firing"), ("ops", "resolved")]
+
+
+async def test_deliveries_are_marked(store: Store) -> None:
+    """Delivered, failed and disabled deliveries are counted and only pending ones come back."""
+    run = await store.runs.create(draft())
+    woken: list[int] = []
+    store.deliveries.subscribe(lambda: woken.append(1))
+    for ident in ("i1", "i2", "i3"):
+        await store.apply(Decision(run=run, outgoing=(outgoing(ident),)))
+    await store.deliveries.delivered(("i1-firing/ops",), 5.0)
+    await store.deliveries.failed(("i2-firing/ops",), "500", 9.0)
+    pending = await store.deliveries.pending()
+    assert [(one.id, one.attempts, one.error) for one in pending] == [
+        ("i2-firing/ops", 1, "500"),
+        ("i3-firing/ops", 0, None),
+    ]
+    await store.deliveries.disable("ops", "410")
+    assert await store.deliveries.counts() == {"ops": {"delivered": 1, "disabled": 2}}
+    assert len(woken) == 3
+
+
+async def test_small_tables(store: Store) -> None:
+    """Releases, silences, values, findings and the journal give back what they were given."""
+    release = Release(digest="d1", path="/r/d1/trainer", files=3, bytes=9)
+    await store.releases.add(release, job="dflash", target="ct200", provenance={"commit": "c"})
+    current = await store.releases.current("dflash", "ct200")
+    assert current is not None
+    assert (current.release, current.provenance) == (release, {"commit": "c"})
+    assert await store.releases.current("dflash", "other") is None
+
+    silence = await store.silences.add({"job": "dflash"}, until=99.0, why="tonight")
+    assert await store.silences.list() == (silence,)
+    assert await store.silences.expire(silence.id)
+    assert not await store.silences.expire(silence.id)
+
+    await store.values.set("k", {"a": 1})
+    await store.values.set("k", [2])
+    assert await store.values.get("k") == [2]
+    assert await store.values.get("other") is None
+
+    finding = Finding(signature="nan_loss", role=Role.DIAGNOSTIC, line=3, text="loss nan")
+    await store.incidents.add_finding("dflash-1", 1, 7.0, finding)
+    (kept,) = await store.incidents.findings("dflash-1")
+    assert Finding.from_json(kept["finding"]) == finding
+
+
+async def test_journal_cursor_only_grows(store: Store) -> None:
+    """A cursor stays good when older lines were deleted."""
+    for kind in ("a", "b"):
+        await store.journal.add(Note(kind=kind), run="dflash-1")
+    cursor = await store.journal.cursor()
+    await store.journal.trim(before=2**40)
+    await store.journal.add(Note(kind="c"))
+    (entry,) = await store.journal.since(cursor)
+    assert (entry.kind, entry.cursor) == ("c", cursor + 1)
+
+
+async def test_everything_survives_a_reopening(tmp_path: Path) -> None:
+    """A second daemon finds runs and pending work of the first one."""
+    first = await Store.open(tmp_path, SystemClock())
+    run = await first.runs.create(draft())
+    launch = Action(kind=ActionKind.LAUNCH, run=run.id, attempt=1)
+    await first.apply(Decision(run=run, actions=(launch,), outgoing=(outgoing("i1"),)))
+    await first.close()
+    with pytest.raises(StoreError, match="closed"):
+        await first.runs.list()
+    second = await Store.open(tmp_path, SystemClock())
+    assert await second.runs.list(live=True) == (run,)
+    assert await second.actions.pending() == (launch,)
+    assert len(await second.deliveries.pending()) == 1
+    await second.close()
