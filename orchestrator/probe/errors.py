@@ -15,11 +15,11 @@ class Refused(OpError):
     """Something here does not allow it; nothing was changed."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
-        super().__init__("LaunchError", message, remedy)
+        super().__init__(type(self).__name__, message, remedy)
 
 
 class BadCall(OpError):
     """A call whose op or arguments make no sense."""
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
-        super().__init__("UsageError", message, remedy)
+        super().__init__(type(self).__name__, message, remedy)

@@ -1,0 +1,98 @@
+"""Where a release came from: commit, what was changed since, who sent it.
+
+Owns the questions to git. A package that is in no repository has no commit, and that is said.
+"""
+
+import asyncio
+import getpass
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.probe import manifest as wire
+
+MAX_DIFF_BYTES = 1024 * 1024
+_GIT_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What is kept with a release about its making."""
+
+    by: str
+    """user@host."""
+    commit: str | None = None
+    branch: str | None = None
+    dirty: bool | None = None
+    """Whether the package differed from the commit; None where there is none."""
+    untracked: tuple[str, ...] = ()
+    """Files of the package that git does not know and does not ignore."""
+    diff: bytes = b""
+    inventory: str | None = None
+    """Digest of the inventory."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels; the diff is packed."""
+        return {
+            "by": self.by,
+            "commit": self.commit,
+            "branch": self.branch,
+            "dirty": self.dirty,
+            "untracked": list(self.untracked),
+            "inventory": self.inventory,
+            "diff": wire.pack(self.diff) if self.diff else None,
+            "diff_bytes": len(self.diff),
+        }
+
+
+async def describe(folder: str, *, inventory: str | None = None) -> Provenance:
+    """The provenance of a package's folder as it is now; never fails for want of git."""
+    by = f"{_user()}@{socket.gethostname()}"
+    head, status, diff = await asyncio.gather(
+        _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
+        _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", "."),
+        _git(folder, "diff", "--binary", "HEAD", "--", "."),
+    )
+    if head is None or status is None:
+        return Provenance(by=by, inventory=inventory)
+    commit, _, branch = head.decode("utf-8", "replace").strip().partition("\n")
+    changes = [item for item in status.decode("utf-8", "backslashreplace").split("\0") if item]
+    return Provenance(
+        by=by,
+        commit=commit,
+        branch=None if branch == "HEAD" else branch,
+        dirty=bool(changes),
+        untracked=tuple(item[3:] for item in changes if item.startswith("?? ")),
+        diff=(diff or b"")[:MAX_DIFF_BYTES],
+        inventory=inventory,
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a UID that passwd does not know
+        return "unknown"
+
+
+async def _git(folder: str, *words: str) -> bytes | None:
+    """What git says; None where it is not there, fails, or does not answer."""
+    try:
+        child = await asyncio.create_subprocess_exec(
+            "git", "-C", folder, "--no-optional-locks", *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(_GIT_WITHIN_S):
+            out, _ = await child.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return out if child.returncode == 0 else None

@@ -1,0 +1,274 @@
+"""Deploys a bundle as a release: plan, send what is missing, verify and switch there.
+
+Owns the daemon's side of a deploy, rollback and prune. What the target has at every instant,
+the old release or the new one, is the far side's promise (probe/release.py).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from orchestrator.core.errors import OrchError
+from orchestrator.core.model import Job, Release
+from orchestrator.deploy.bundle import Bundle, read_pieces
+from orchestrator.deploy.provenance import Provenance, describe
+from orchestrator.probe import manifest as wire
+
+PIECE_BYTES = 1024 * 1024
+SENDERS = 4
+LARGE_BYTES = 8 * 1024 * 1024
+_OFFER_WITHIN_S = 120.0
+_PIECE_WITHIN_S = 120.0
+_COMMIT_WITHIN_S = 600.0
+_SETUP_WITHIN_S = 7200.0
+
+
+class Caller(Protocol):
+    """What a deploy needs of a link: calls of the probe's ops, each with a deadline."""
+
+    async def call(
+        self,
+        op: str,
+        *,
+        timeout_s: float,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        **args: Any,
+    ) -> Any:
+        """The op's value; OrchError where it fails or the link does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployPlan:
+    """What a deploy would change on a target; nothing has been changed yet."""
+
+    job: str
+    target: str
+    release: str
+    current: str | None
+    """The release there now."""
+    exists: bool
+    """Whether the release is there already, so that only `current` changes."""
+    missing: tuple[str, ...]
+    """SHA-256 of what has to be sent."""
+    paths: tuple[str, ...]
+    """Files whose content has to be sent."""
+    files: int
+    bytes_to_send: int
+    setup: bool
+    """Whether the environment has to be made."""
+
+    @property
+    def large(self) -> bool:
+        """Whether the transfer deserves a connection of its own (`link.bulk()`)."""
+        return self.bytes_to_send > LARGE_BYTES
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the target has this very release as its current one."""
+        return self.current == self.release and not self.missing and not self.setup
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API gives it."""
+        return {
+            "job": self.job,
+            "target": self.target,
+            "release": self.release,
+            "current": self.current,
+            "exists": self.exists,
+            "files": self.files,
+            "files_to_send": len(self.paths),
+            "files_unchanged": self.files - len(self.paths),
+            "bytes_to_send": self.bytes_to_send,
+            "paths": list(self.paths),
+            "setup": self.setup,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployProgress:
+    """News of a deploy that is under way."""
+
+    stage: str
+    """`send`, `verify` or `setup`."""
+    bytes_sent: int = 0
+    bytes_total: int = 0
+    line: str = ""
+    """A line of setup's output."""
+
+
+OnProgress = Callable[[DeployProgress], None]
+
+
+async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
+    """What deploying the bundle would do; asks the target and changes nothing there."""
+    answer = await caller.call(
+        "release_offer",
+        timeout_s=_OFFER_WITHIN_S,
+        workdir=job.workdir,
+        digest=bundle.digest,
+        entries=bundle.packed,
+        env=dict(job.env),
+    )
+    missing = frozenset(answer["missing"])
+    sizes = wire.blobs_of(bundle.manifest.entries)
+    return DeployPlan(
+        job=job.name,
+        target=job.target.name,
+        release=bundle.digest,
+        current=answer["current"],
+        exists=answer["exists"],
+        missing=tuple(sha for sha in sizes if sha in missing),
+        paths=tuple(
+            entry.path
+            for entry in bundle.manifest.entries
+            if entry.kind == wire.FILE and entry.content in missing
+        ),
+        files=bundle.files,
+        bytes_to_send=sum(size for sha, size in sizes.items() if sha in missing),
+        setup=answer["setup"],
+    )
+
+
+async def deploy(
+    caller: Caller,
+    job: Job,
+    bundle: Bundle,
+    plan: DeployPlan,
+    on_progress: OnProgress,
+    *,
+    inventory: str | None = None,
+) -> Release:
+    """Send what the plan says is missing, and make the bundle the current release.
+
+    `inventory` is its digest, kept with the release. DeployError: the old release still is the
+    current one, whole. Memory is flat in the size of what is sent.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            described = group.create_task(describe(bundle.folder, inventory=inventory))
+            group.create_task(_send(caller, job, bundle, plan, on_progress))
+    except ExceptionGroup as failures:
+        raise _first(failures) from failures
+    answer = await _commit(caller, job, bundle, plan, described.result(), on_progress)
+    return Release(
+        digest=bundle.digest, path=answer["path"], files=bundle.files, bytes=bundle.bytes
+    )
+
+
+def _first(failures: ExceptionGroup) -> Exception:
+    """The failure that ended the others: the first OrchError, or else the first there is."""
+    ours = failures.subgroup(OrchError)
+    found: Exception = ours if ours is not None else failures
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+async def _send(
+    caller: Caller, job: Job, bundle: Bundle, plan: DeployPlan, on_progress: OnProgress
+) -> None:
+    """Send what is missing, several pieces on their way at once; any order will do there."""
+    seen = 0
+
+    def count(size: int) -> None:
+        nonlocal seen
+        seen += size
+
+    pieces = read_pieces(bundle, list(plan.missing), piece_bytes=PIECE_BYTES, on_read=count)
+    turn = asyncio.Lock()
+
+    async def sender() -> None:
+        while True:
+            async with turn:
+                packed = await asyncio.to_thread(_next_packed, pieces)
+                sent = seen
+            if packed is None:
+                return
+            await caller.call(
+                "release_blobs",
+                timeout_s=_PIECE_WITHIN_S,
+                workdir=job.workdir,
+                digest=bundle.digest,
+                data=packed,
+            )
+            on_progress(
+                DeployProgress(stage="send", bytes_sent=sent, bytes_total=plan.bytes_to_send)
+            )
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(SENDERS, 1 + plan.bytes_to_send // PIECE_BYTES)):
+            group.create_task(sender())
+
+
+def _next_packed(pieces: Iterator[bytes]) -> str | None:
+    piece = next(pieces, None)
+    return None if piece is None else wire.pack(piece)
+
+
+async def _commit(
+    caller: Caller,
+    job: Job,
+    bundle: Bundle,
+    plan: DeployPlan,
+    provenance: Provenance,
+    on_progress: OnProgress,
+) -> dict[str, Any]:
+    def told(news: dict[str, Any]) -> None:
+        on_progress(
+            DeployProgress(
+                stage=news["stage"],
+                bytes_sent=plan.bytes_to_send,
+                bytes_total=plan.bytes_to_send,
+                line=news.get("line", ""),
+            )
+        )
+
+    answer: dict[str, Any] = await caller.call(
+        "release_commit",
+        timeout_s=_SETUP_WITHIN_S if plan.setup else _COMMIT_WITHIN_S,
+        on_progress=told,
+        workdir=job.workdir,
+        digest=bundle.digest,
+        entries=bundle.packed,
+        env=dict(job.env),
+        provenance=provenance.to_json(),
+    )
+    return answer
+
+
+async def rollback(caller: Caller, job: Job, digest: str | None = None) -> dict[str, Any]:
+    """Make an older release the current one: a named one (its start will do), or the one before.
+
+    Value: `before`, `current`, `path`, `release` (its record). DeployError: nothing was changed.
+    """
+    answer: dict[str, Any] = await caller.call(
+        "release_switch", timeout_s=_COMMIT_WITHIN_S, workdir=job.workdir, digest=digest
+    )
+    return answer
+
+
+async def releases(caller: Caller, job: Job) -> dict[str, Any]:
+    """Value: `current`, and `releases`, newest deploy first, each with its provenance."""
+    answer: dict[str, Any] = await caller.call(
+        "release_list", timeout_s=_OFFER_WITHIN_S, workdir=job.workdir
+    )
+    return answer
+
+
+async def prune(
+    caller: Caller, job: Job, *, protect: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Remove all but the job's newest `keep` releases; never the current one or one in use.
+
+    `protect`: releases of runs that have not ended. Value: `removed`, `kept`, `environments`.
+    """
+    answer: dict[str, Any] = await caller.call(
+        "release_prune",
+        timeout_s=_COMMIT_WITHIN_S,
+        workdir=job.workdir,
+        keep=job.keep,
+        protect=sorted(protect),
+    )
+    return answer
