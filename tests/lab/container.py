@@ -123,7 +123,7 @@ class Container:
         (self.folder / "config").write_text(config)
 
     def mounting(self) -> str:
-        """Shell lines that mount its root inside the host, where it stays when the container stops."""
+        """Shell lines that mount its root inside the host, where it outlasts the container."""
         inside = self.host.lab_inside / "ct" / self.id
         lxc_folder = f"{self.host.lxcpath}/{self.id}"
         lines = [

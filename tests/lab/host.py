@@ -168,7 +168,7 @@ class Host:
         """The command line that runs ARGV on the host, past ssh."""
         pid = str(self.leader_pid)
         net = ["--net"] if self.link else []
-        enter = ["nsenter", "-t", pid, "--mount", "--cgroup", "--uts", *net, "--root", "--wd=/"]
+        enter = ["nsenter", "-t", pid, "--mount", "--cgroup", "--uts", *net, "--root", "--wdns=/"]
         return cgroups.joining(self.cgroup, [*enter, "--", *argv])
 
     def run(

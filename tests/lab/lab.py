@@ -2,10 +2,9 @@
 
 Owns the order of starting and the record in the registry. Usage:
 
-    lab = Lab.start()
-    lab.host.ssh("pct exec 200 -- hostname")
-    lab.inventory_yaml()
-    lab.stop()
+    with Lab.start() as lab:
+        lab.host.ssh("pct exec 200 -- hostname")
+        lab.inventory_yaml()
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from tests.lab import cgroups, registry
 from tests.lab.container import Container
@@ -71,7 +71,7 @@ class Lab:
 
         UNPRIVILEGED and PROXMOX_CGROUP name the containers made so; the others are privileged,
         with LXC's own cgroup names. With NETNS the host has a network namespace and a cable.
-        Raises LabUnavailableError when the machine cannot, and takes everything down when a part fails.
+        Takes all down again when a part fails; raises LabUnavailableError where it cannot run.
         """
         if why := missing():
             raise LabUnavailableError(why)
@@ -87,7 +87,7 @@ class Lab:
         atexit.register(lab.stop)
         try:
             lab.gpus.set_idle(0)
-            shutil.copytree(JOBS, lab.folder / "jobs")
+            shutil.copytree(JOBS, lab.folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
             cgroups.create(lab.host.cgroup)
             with registry.locked():  # two labs must not choose the same subnet
                 lab.host.start(list(lab.containers.values()))
@@ -132,6 +132,17 @@ class Lab:
         registry.dismantle(self.record)
         self.host.stop()
         atexit.unregister(self.stop)
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
 
     def reset(self) -> None:
         """Give it back as new: no process, file, limit or cut of the last test is left."""

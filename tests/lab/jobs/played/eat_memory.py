@@ -1,0 +1,12 @@
+"""Uses more and more memory until the kernel ends it, or until --mib are in use."""
+
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--mib", type=int, default=1 << 20)
+options = parser.parse_args()
+
+held = []
+for used in range(0, options.mib, 8):
+    held.append(bytearray(b"\x01") * (8 << 20))
+    print(f"using {used + 8} MiB", flush=True)
