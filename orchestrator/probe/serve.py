@@ -23,7 +23,6 @@ from .lock import take
 from .ops import Op
 from .watch import Watch
 
-
 OP_MODULES = {
     "launch": "launch",
     "end": "ending",
@@ -258,14 +257,12 @@ class Probe:
             elif op == "unwatch":
                 self._unwatch(args["watch"])
                 self._result(call, {})
-            elif op in OP_MODULES:
+            else:
                 if op == "gpus":
                     self._gpu_interval_s = float(args.get("interval_s") or 0.0)
                     self._gpu_next = time.monotonic() + self._gpu_interval_s
                 self._calls.append(frame)
                 self._start_calls()
-            else:
-                raise BadCall(f"This probe has no op `{op}`.", remedy="Restart the daemon.")
         except Exception as exc:  # noqa: BLE001  whatever a call does must not end the probe
             self._fail(call, exc)
 
@@ -390,6 +387,8 @@ class Probe:
 
 def op_of(name: str) -> Op:
     """The function of an op; its module is imported now if it was not yet."""
+    if name not in OP_MODULES:
+        raise BadCall(f"This probe has no op `{name}`.", remedy="Restart the daemon.")
     module = import_module(f".{OP_MODULES[name]}", __package__)
     op: Op = module.OPS[name]
     return op

@@ -1,0 +1,322 @@
+"""The relay: holds the truth about one attempt while tmux only shows it.
+
+Owns the program's pty, the attempt's log and its exit record. Every byte goes to the log first
+and is then shown in the pane, which is never waited for. Outlives the tmux server, its own pane
+and every probe. Stdlib only, and nothing is imported late: the zipapp may be pruned meanwhile.
+"""
+
+import errno
+import json
+import os
+import select
+import signal
+import stat
+import time
+import tty
+from typing import Any
+
+from . import child, procfs
+from .files import reserve, write_record, write_reserved
+from .logfile import LogFile
+from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, POKE_BYTES, POKE_FIFO, POKE_RECORD, SPEC_FIFO
+from .pane import Pane
+
+SPEC_WITHIN_S = 60.0
+READ_BYTES = 64 * 1024
+BATCH_BYTES = 256 * 1024
+TYPED_BYTES = 4096
+RETRY_S = 0.5
+LOOK_S = 1.0
+QUIET_S = 0.5
+DRAIN_S = 3.0
+LAST_RETRY_S = 10.0
+
+Spec = dict[str, Any]
+
+
+def main(directory: str) -> int:
+    """Run one attempt to its end; the program's exit code, or 128 and its signal."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    spec = read_spec(os.path.join(directory, SPEC_FIFO), SPEC_WITHIN_S)
+    if spec is None:
+        print(f"orch: no launch came through {directory}/{SPEC_FIFO}; run it again")  # noqa: T201  in the pane
+        return 1
+    return Relay(directory, spec).run()
+
+
+def read_spec(path: str, within_s: float) -> Spec | None:
+    """The launch that is written once into the FIFO, which is removed; None where none came.
+
+    A writer that died half-way leaves text that is no JSON: the next writer's is waited for.
+    """
+    deadline = time.monotonic() + within_s
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return None
+        text = b""
+        while time.monotonic() < deadline:
+            select.select([fd], [], [], 0.5 if text else 0.02)
+            try:
+                chunk = os.read(fd, READ_BYTES)
+            except BlockingIOError:
+                continue
+            text += chunk
+            if chunk:
+                continue
+            if text:
+                try:
+                    spec = json.loads(text)
+                except ValueError:
+                    text = b""
+                    continue
+                os.unlink(path)
+                return spec if isinstance(spec, dict) else None
+            time.sleep(0.005)
+        return None
+    finally:
+        os.close(fd)
+
+
+class Relay:
+    """One attempt, from the fork to the exit record."""
+
+    def __init__(self, directory: str, spec: Spec) -> None:
+        self._directory = directory
+        self._spec = spec
+        self._log = LogFile(directory)
+        self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
+        self._poke_fd = self._open_poke()
+        self._terminal = os.isatty(0)
+        if self._terminal:
+            tty.setraw(0)
+        os.set_blocking(0, False)
+        os.set_blocking(1, False)
+        self._pane = Pane(1)
+        self._poll = select.poll()
+        self._started_at = time.time()
+        self._pid, self._master = child.start(spec["argv"], spec["env"], spec["cwd"])
+        self._start = procfs.start_time(self._pid) or 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._forward)
+        self._detached = False
+        self._status: int | None = None
+        self._ended_at = 0.0
+        self._ended = 0.0
+        self._output_at = time.monotonic()
+        self._next_retry = 0.0
+        self._next_look = time.monotonic() + LOOK_S
+        self._write_attempt()
+
+    def _open_poke(self) -> int:
+        path = os.path.join(self._directory, POKE_FIFO)
+        try:
+            os.mkfifo(path, 0o600)
+        except FileExistsError:
+            pass
+        # Both ways, so that it neither waits for a reader nor breaks without one.
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _poke(self, what: bytes) -> None:
+        try:
+            os.write(self._poke_fd, what)
+        except OSError:
+            # Full: nobody reads, or the reader has a wake-up waiting already.
+            pass
+
+    def _write_attempt(self) -> None:
+        record = {
+            "run": self._spec["run"],
+            "uid": self._spec["uid"],
+            "attempt": self._spec["attempt"],
+            "session": self._spec["session"],
+            "relay_pid": os.getpid(),
+            "relay_start": procfs.start_time(os.getpid()),
+            "pid": self._pid,
+            "start": self._start,
+            "boot_id": procfs.boot_id(),
+            "started_at": self._started_at,
+            "detached": self._detached,
+        }
+        try:
+            write_record(os.path.join(self._directory, ATTEMPT_FILE), record)
+        except OSError as exc:
+            self._log.append(f"orch: cannot write {ATTEMPT_FILE}: {exc}\n".encode())
+        self._poke(POKE_RECORD)
+
+    def _forward(self, number: int, _frame: object) -> None:
+        """Pass a signal that was meant for the program on to it."""
+        if self._status is None:
+            try:
+                os.killpg(self._pid, number)
+            except ProcessLookupError:
+                pass
+
+    def run(self) -> int:
+        """Relay until the program has ended and its terminal is drained; then write the record."""
+        self._poll.register(self._master, select.POLLIN)
+        self._poll.register(0, select.POLLIN)
+        exit_fd = self._watch_child()
+        while not self._drained():
+            for fd, event in self._poll.poll(self._wait_ms()):
+                if fd == self._master:
+                    self._relay_output()
+                elif fd == 0:
+                    self._relay_input(event)
+                elif fd == exit_fd:
+                    self._poll.unregister(fd)
+            now = time.monotonic()
+            self._reap(now)
+            self._show(now)
+            self._look(now)
+        return self._finish()
+
+    def _watch_child(self) -> int | None:
+        try:
+            fd = os.pidfd_open(self._pid)
+        except OSError:
+            # A kernel before 5.3: the loop looks every so often instead.
+            return None
+        self._poll.register(fd, select.POLLIN)
+        return fd
+
+    def _wait_ms(self) -> float:
+        now = time.monotonic()
+        waits = [LOOK_S]
+        pane = self._pane.wants(now)
+        if pane is not None:
+            # A pane that takes nothing is tried again soon, but not in a busy loop.
+            waits.append(max(pane, 0.01))
+        if self._log.behind:
+            waits.append(RETRY_S)
+        if self._status is not None:
+            waits.append(0.05)
+        return min(waits) * 1000
+
+    def _drained(self) -> bool:
+        """Nothing more can come: the terminal is closed, or kept open by silent descendants."""
+        if self._status is None:
+            return False
+        if self._master < 0:
+            return True
+        now = time.monotonic()
+        quiet = now - max(self._output_at, self._ended) > QUIET_S
+        return quiet or now - self._ended > DRAIN_S
+
+    def _relay_output(self) -> None:
+        chunks = []
+        size = 0
+        while size < BATCH_BYTES:
+            try:
+                chunk = os.read(self._master, READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError as exc:
+                if exc.errno != errno.EIO:
+                    raise
+                # EIO: the last one who had the terminal open has closed it.
+                self._hang_up()
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+        if chunks:
+            output = b"".join(chunks)
+            self._log.append(output)
+            self._poke(POKE_BYTES)
+            self._pane.show(output)
+            self._output_at = time.monotonic()
+
+    def _hang_up(self) -> None:
+        self._poll.unregister(self._master)
+        os.close(self._master)
+        self._master = -1
+
+    def _relay_input(self, event: int) -> None:
+        try:
+            typed = os.read(0, TYPED_BYTES) if event & select.POLLIN else b""
+        except BlockingIOError:
+            return
+        except OSError:
+            typed = b""
+        if not typed:
+            self._lose_pane()
+        elif self._master >= 0:
+            try:
+                os.write(self._master, typed)
+            except OSError:
+                # A program that reads nothing has a full terminal; what is typed then is lost.
+                pass
+
+    def _lose_pane(self) -> None:
+        """The tmux server, or the session, is gone; the attempt goes on without it."""
+        self._poll.unregister(0)
+        self._pane.lose()
+        if self._terminal:
+            self._detached = True
+            self._write_attempt()
+
+    def _reap(self, now: float) -> None:
+        if self._status is not None:
+            return
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        if pid:
+            self._status = os.waitstatus_to_exitcode(status)
+            self._ended_at = time.time()
+            self._ended = now
+
+    def _show(self, now: float) -> None:
+        if self._pane.wants(now) == 0.0:
+            self._pane.write(now)
+
+    def _look(self, now: float) -> None:
+        if self._log.behind and now >= self._next_retry:
+            self._next_retry = now + RETRY_S
+            self._log.retry()
+            self._poke(POKE_BYTES)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_S
+            self._log.reopen_if_moved()
+
+    def _finish(self) -> int:
+        if self._status is None:
+            raise AssertionError("the relay ended before its program")
+        deadline = time.monotonic() + LAST_RETRY_S
+        while self._log.behind and not self._log.retry() and time.monotonic() < deadline:
+            time.sleep(RETRY_S)
+        self._log.give_up()
+        status = self._status
+        record = {
+            "code": status if status >= 0 else None,
+            "signal": -status if status < 0 else None,
+            "started_at": self._started_at,
+            "ended_at": self._ended_at,
+            "boot_id": procfs.boot_id(),
+            "log_bytes": self._log.size,
+            "dropped_bytes": self._log.dropped_bytes,
+        }
+        write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
+        self._poke(POKE_RECORD)
+        self._say_end(status)
+        return status if status >= 0 else 128 - status
+
+    def _say_end(self, status: int) -> None:
+        how = f"exit code {status}" if status >= 0 else f"signal {-status} ({_name(-status)})"
+        text = (
+            f"\r\n[orch] {self._spec['run']} attempt {self._spec['attempt']} ended: {how}; "
+            f"whole log: {self._directory}/{LOG_FILE}; more: orch show {self._spec['run']}\r\n"
+        )
+        self._pane.show(text.encode())
+        deadline = time.monotonic() + 1.0
+        while (wait := self._pane.wants(time.monotonic())) is not None:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(max(wait, 0.001))
+            self._pane.write(time.monotonic())
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

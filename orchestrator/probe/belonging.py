@@ -1,0 +1,62 @@
+"""What belongs to a run: by descent, by terminal session, and by the environment it carries."""
+
+import os
+
+from . import procfs
+from .files import read_record
+from .frames import Frame
+from .names import ATTEMPT_FILE
+
+
+def carries(environment: dict[str, str], run: str, uid: str) -> bool:
+    """Whether an environment is that of this run and not of a namesake in another state folder."""
+    folder = os.path.basename(environment.get("ORCH_RUN_DIR", "").rstrip("/"))
+    return environment.get("ORCH_RUN_ID") == run and folder.endswith(f".{uid}")
+
+
+class Belonging:
+    """Finds what belongs to one run, again and again: it may fork while it is being ended."""
+
+    def __init__(self, run: str, uid: str, attempt_dir: str | None, pane_pids: set[int]) -> None:
+        self._run = run
+        self._uid = uid
+        self._pane_pids = pane_pids
+        record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE)) if attempt_dir else None
+        self.program = _identity(record, "pid", "start")
+        self.relay = _identity(record, "relay_pid", "relay_start")
+        self._known: set[tuple[int, int]] = set()
+
+    def living(self) -> dict[int, procfs.Stat]:
+        """Everything of the run but its relay, by PID; zombies are dead."""
+        table = {entry.pid: entry for entry in procfs.every()}
+        roots = set(self._pane_pids)
+        # Once known, always ours: an environment can be unreadable, a parent can die.
+        roots |= {pid for pid, start in self._known if pid in table and table[pid].start == start}
+        if self.program is not None:
+            pid, start = self.program
+            if pid in table and table[pid].start == start:
+                roots.add(pid)
+            # A PID is not given out again while a session still bears it.
+            roots |= {entry.pid for entry in table.values() if entry.session == pid}
+        for pid in table:
+            if carries(procfs.environment(pid), self._run, self._uid):
+                roots.add(pid)
+        found = procfs.with_descendants(roots, table) - self._spared(table)
+        living = {pid: table[pid] for pid in found if table[pid].state != procfs.ZOMBIE}
+        self._known |= {(entry.pid, entry.start) for entry in living.values()}
+        return living
+
+    def _spared(self, table: dict[int, procfs.Stat]) -> set[int]:
+        """This probe and what it hangs on, and the relay, which has to write the exit record."""
+        spared = {1}
+        if self.relay is not None and procfs.lives(*self.relay):
+            spared.add(self.relay[0])
+        pid = os.getpid()
+        while pid in table and pid not in spared:
+            spared.add(pid)
+            pid = table[pid].parent
+        return spared
+
+
+def _identity(record: Frame | None, pid: str, start: str) -> tuple[int, int] | None:
+    return (int(record[pid]), int(record[start])) if record else None

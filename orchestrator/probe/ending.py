@@ -1,0 +1,128 @@
+"""Ops `end` and `signal`: everything of a run is ended, and what remains is named.
+
+SIGTERM goes from the top down: a program that saves a checkpoint needs its own children, and
+torchrun passes the signal on itself. After the grace everything left is killed.
+"""
+
+import os
+import signal
+import time
+from typing import Any
+
+from . import gpus, procfs
+from .belonging import Belonging
+from .errors import BadCall, Refused
+from .files import read_record
+from .frames import Frame
+from .names import ATTEMPT_FILE, EXIT_FILE
+from .ops import Progress
+from .tmux import Tmux
+
+LOOK_S = 0.05
+KILL_WITHIN_S = 10.0
+RELAY_WITHIN_S = 15.0
+
+
+def end(args: Frame, progress: Progress) -> Frame:
+    """End a run's attempt and all that it left; see the module and frames.py."""
+    belonging = Belonging(args["run"], args["uid"], args.get("attempt_dir"), _pane_pids(args))
+    seen: set[int] = set()
+    left = _terminate(belonging, float(args.get("grace_s", 30.0)), seen, progress)
+    if left:
+        left = _kill(belonging, seen, progress)
+    _await_record(args.get("attempt_dir"), belonging)
+    free_after_s, holders = gpus.await_free(progress)
+    return {
+        "ended": sorted(seen - set(left)),
+        "remaining": [{"pid": pid, "command": procfs.command_line(pid)} for pid in sorted(left)],
+        "gpus_free_after_s": free_after_s,
+        "gpu_holders": holders,
+    }
+
+
+def _pane_pids(args: Frame) -> set[int]:
+    """Programs in the run's own session; another run may have taken its name since."""
+    if not args.get("session"):
+        return set()
+    session = Tmux(args.get("socket")).find(args["session"])
+    if session is None or (session.run, session.uid) != (args["run"], args["uid"]):
+        return set()
+    return set(session.pane_pids)
+
+
+def _terminate(
+    belonging: Belonging, grace_s: float, seen: set[int], progress: Progress
+) -> dict[int, procfs.Stat]:
+    deadline = time.monotonic() + grace_s
+    told: set[tuple[int, int]] = set()
+    while True:
+        living = belonging.living()
+        seen |= set(living)
+        if not living or time.monotonic() >= deadline:
+            return living
+        for pid, entry in living.items():
+            if entry.parent not in living and (pid, entry.start) not in told:
+                told.add((pid, entry.start))
+                _send(pid, signal.SIGTERM)
+                # A stopped program could not act on it.
+                _send(pid, signal.SIGCONT)
+                progress({"phase": "terminating", "living": len(living)})
+        time.sleep(LOOK_S)
+
+
+def _kill(belonging: Belonging, seen: set[int], progress: Progress) -> dict[int, procfs.Stat]:
+    deadline = time.monotonic() + KILL_WITHIN_S
+    while True:
+        living = belonging.living()
+        seen |= set(living)
+        if not living or time.monotonic() >= deadline:
+            return living
+        progress({"phase": "killing", "living": len(living)})
+        for pid in living:
+            _send(pid, signal.SIGKILL)
+        time.sleep(LOOK_S)
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        # Another user's: it stays, and is named as remaining.
+        pass
+
+
+def _await_record(attempt_dir: str | None, belonging: Belonging) -> None:
+    """The relay drains the terminal and writes the record; it needs a moment."""
+    if attempt_dir is None or belonging.relay is None:
+        return
+    deadline = time.monotonic() + RELAY_WITHIN_S
+    path = os.path.join(attempt_dir, EXIT_FILE)
+    while time.monotonic() < deadline and procfs.lives(*belonging.relay):
+        if os.path.exists(path):
+            return
+        time.sleep(LOOK_S)
+
+
+def send_signal(args: Frame, _progress: Progress) -> Frame:
+    """Signal the program's process group, by number or by name (`TERM`, `SIGTERM`)."""
+    number = _number(args["signal"])
+    record: dict[str, Any] | None = read_record(os.path.join(args["attempt_dir"], ATTEMPT_FILE))
+    if record is None or not procfs.lives(int(record["pid"]), int(record["start"])):
+        raise Refused("The program of this attempt does not run any more.")
+    os.killpg(int(record["pid"]), number)
+    return {}
+
+
+def _number(named: int | str) -> int:
+    if isinstance(named, int):
+        return named
+    name = named if named.startswith("SIG") else f"SIG{named}"
+    try:
+        return signal.Signals[name].value
+    except KeyError:
+        raise BadCall(f"There is no signal `{named}`.") from None
+
+
+OPS = {"end": end, "signal": send_signal}

@@ -1,0 +1,151 @@
+"""Follows one file by byte offset: every byte once, or a gap that says what is missing.
+
+Owns reading only; who wakes it, and what becomes of its frames, is watch.py's and serve.py's.
+"""
+
+import json
+import os
+import time
+from typing import Any
+
+from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
+
+TRUNCATED = "truncated"
+ROTATED = "rotated"
+DISK_FULL = "disk_full"
+
+
+class Follower:
+    """One stream of a watch; `offset` is where the next byte is read in the file."""
+
+    def __init__(
+        self, stream: str, path: str, offset: int, *, gaps_path: str | None = None
+    ) -> None:
+        self._stream = stream
+        self._path = path
+        self.offset = offset
+        self._gaps_path = gaps_path
+        self._gaps_seen: tuple[int, int] | None = None
+        self._gaps: list[dict[str, Any]] = []
+        self._gaps_told = 0
+        self._fd = -1
+        self._size = offset
+        self._acked = offset
+        self.more = True
+        """Whether there may be bytes that were not read yet."""
+
+    @property
+    def window_open(self) -> bool:
+        """Whether the daemon has stored enough of what was sent to be sent more."""
+        return self.offset - self._acked < WINDOW_BYTES
+
+    @property
+    def ready(self) -> bool:
+        """Whether `step` would do something."""
+        return self.more and self.window_open
+
+    def acknowledge(self, offset: int) -> None:
+        """The daemon has stored everything before `offset`."""
+        if self._acked < offset <= self.offset:
+            self._acked = offset
+
+    def step(self) -> list[Frame]:
+        """Frames of the next chunk, without their `watch`; none at the end of the file."""
+        if self._fd < 0 and not self._open():
+            self.more = False
+            return []
+        frames = self._missing()
+        chunk = os.pread(self._fd, self._room(), self.offset)
+        if chunk:
+            frames.append(
+                {
+                    "kind": "bytes",
+                    "stream": self._stream,
+                    "offset": self.offset,
+                    "data": pack(chunk),
+                    "t": time.time(),
+                }
+            )
+            self.offset += len(chunk)
+            self._size = max(self._size, self.offset)
+        elif not frames:
+            frames = self._at_end()
+        return frames
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> bool:
+        try:
+            # A folder or a FIFO of that name must not stop the probe.
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _room(self) -> int:
+        """Bytes that may be read before the next known gap has to be told."""
+        ahead = [int(gap["offset"]) - self.offset for gap in self._gaps]
+        return min([CHUNK_BYTES, *ahead])
+
+    def _missing(self) -> list[Frame]:
+        """Gaps that the relay noted at this very place."""
+        self._read_gaps()
+        here = [gap for gap in self._gaps if gap["offset"] <= self.offset]
+        self._gaps = [gap for gap in self._gaps if gap["offset"] > self.offset]
+        return [self._gap(gap["size"], gap["reason"], self.offset) for gap in here]
+
+    def _read_gaps(self) -> None:
+        if self._gaps_path is None:
+            return
+        try:
+            status = os.stat(self._gaps_path)
+            seen = (status.st_mtime_ns, status.st_size)
+            if seen == self._gaps_seen:
+                return
+            with open(self._gaps_path, "rb") as file:
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return
+        records = [json.loads(line) for line in lines if line.strip()]
+        fresh = records[self._gaps_told :]
+        self._gaps += [gap for gap in fresh if gap["offset"] >= self.offset]
+        self._gaps_told = len(records)
+        self._gaps_seen = seen
+
+    def _gap(self, size: int, reason: str, following: int) -> Frame:
+        return {
+            "kind": "gap",
+            "stream": self._stream,
+            "offset": self.offset,
+            "size": size,
+            "reason": reason,
+            "next": following,
+        }
+
+    def _at_end(self) -> list[Frame]:
+        """Nothing to read: was the file cut, replaced, or is this simply its end?"""
+        here = os.fstat(self._fd)
+        if here.st_size < self.offset:
+            return self._restart(TRUNCATED)
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            self.more = False
+            return []
+        moved = (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev)
+        # An empty new file has no writer yet, so the old one may still grow.
+        if moved and there.st_size > 0 and os.fstat(self._fd).st_size == self.offset:
+            self.close()
+            return self._restart(ROTATED)
+        self.more = False
+        return []
+
+    def _restart(self, reason: str) -> list[Frame]:
+        lost = max(0, self._size - self.offset)
+        frame = self._gap(lost, reason, 0)
+        self.offset = self._acked = self._size = 0
+        return [frame]

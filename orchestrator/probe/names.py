@@ -1,0 +1,20 @@
+"""Names of the files in an attempt's folder, as orchestrator.core.contract has them.
+
+The probe is shipped alone, so it cannot import that module; a test holds the two together.
+"""
+
+LOG_FILE = "output.log"
+EXIT_FILE = "exit.json"
+ATTEMPT_FILE = "attempt.json"
+
+GAPS_FILE = "gaps.jsonl"
+"""Bytes that were dropped on a full disk: one JSON object a line, blank lines in between."""
+
+SPEC_FIFO = "spec"
+"""One-shot, 0600: the way in which the environment, secrets included, reaches the relay."""
+
+POKE_FIFO = "poke"
+"""The relay writes a byte here after each write of its own."""
+
+POKE_BYTES = b"d"
+POKE_RECORD = b"c"

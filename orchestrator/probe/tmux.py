@@ -1,0 +1,158 @@
+"""Drives tmux through libtmux, which is imported at the first call only.
+
+Owns the shape of our sessions (size, options, marks). Knows nothing of runs beyond their names.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import Refused
+from .names import EXIT_FILE
+
+RUN_OPTION = "@orch_run"
+UID_OPTION = "@orch_uid"
+ATTEMPT_OPTION = "@orch_attempt"
+
+_FORMAT = ":".join(
+    f"#{{{name}}}"
+    for name in (
+        "session_name",
+        "pane_dead",
+        "pane_pid",
+        "session_created",
+        RUN_OPTION,
+        UID_OPTION,
+        ATTEMPT_OPTION,
+    )
+)
+_NO_SERVER = ("no server running", "error connecting to", "No such file or directory")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One tmux session; `dead` once every pane in it has ended."""
+
+    name: str
+    dead: bool
+    pane_pids: tuple[int, ...]
+    created: int
+    run: str | None
+    uid: str | None
+    attempt_dir: str | None
+
+
+class TmuxFailed(Refused):
+    """tmux is missing or did not do what it was told."""
+
+
+class Tmux:
+    """A tmux server: the default socket, one by name, or one by path."""
+
+    def __init__(self, socket: str | None = None) -> None:
+        from libtmux import Server
+
+        if socket and "/" in socket:
+            self._server: Any = Server(socket_path=socket)
+        elif socket:
+            self._server = Server(socket_name=socket)
+        else:
+            self._server = Server()
+
+    def run(self, *words: str) -> list[str]:
+        """Run one command sequence and return its lines; TmuxFailed where it complains."""
+        from libtmux.exc import TmuxCommandNotFound
+
+        try:
+            done = self._server.cmd("-u", *words)
+        except TmuxCommandNotFound as exc:
+            raise TmuxFailed(
+                "tmux is not installed here.", remedy="Install it: apt-get install tmux."
+            ) from exc
+        if done.returncode:
+            raise TmuxFailed(f"tmux {words[0]} failed: {' '.join(done.stderr) or 'no reason'}.")
+        return list(done.stdout)
+
+    def sessions(self) -> list[Session]:
+        """All sessions of the server; empty where none runs."""
+        try:
+            lines = self.run("list-panes", "-a", "-F", _FORMAT)
+        except TmuxFailed as exc:
+            if any(text in str(exc) for text in _NO_SERVER):
+                return []
+            raise
+        return [self._settled(session) for session in parse_panes(lines)]
+
+    @staticmethod
+    def _settled(session: Session) -> Session:
+        """A relay lives for a moment after its exit record; its session counts as dead then."""
+        if session.dead or session.attempt_dir is None or len(session.pane_pids) > 1:
+            return session
+        ended = os.path.exists(os.path.join(session.attempt_dir, EXIT_FILE))
+        return replace(session, dead=ended)
+
+    def find(self, name: str) -> Session | None:
+        """The session of that very name."""
+        return next((item for item in self.sessions() if item.name == name), None)
+
+    def new_session(self, name: str, argv: list[str], marks: dict[str, str]) -> None:
+        """Start a detached session of 200 by 50 that stays when its program has ended.
+
+        All in one command sequence: between two calls a quick program would be gone already.
+        """
+        here = f"={name}:"
+        words = ["new-session", "-d", "-x", "200", "-y", "50", "-s", name, "--", *argv]
+        words += [";", "set-option", "-t", here, "destroy-unattached", "off"]
+        words += [";", "set-option", "-w", "-t", here, "remain-on-exit", "on"]
+        for option, value in marks.items():
+            words += [";", "set-option", "-t", here, option, value]
+        self.run(*words)
+
+    def kill_session(self, name: str) -> None:
+        """End a session, and with it its panes."""
+        self.run("kill-session", "-t", f"={name}")
+
+    def text(self, name: str) -> str:
+        """What the session's pane shows, lines joined where the pane wrapped them."""
+        return "\n".join(self.run("capture-pane", "-p", "-J", "-t", f"={name}:")).strip()
+
+
+def parse_panes(lines: list[str]) -> list[Session]:
+    """Sessions from the lines of `list-panes`; a name holds no colon, and ours no mark does."""
+    found: dict[str, Session] = {}
+    for line in lines:
+        parts = line.split(":", 6)
+        if len(parts) < 7:
+            continue
+        name, dead, pid, created, run, uid, attempt_dir = parts
+        before = found.get(name)
+        found[name] = Session(
+            name,
+            dead == "1" and (before is None or before.dead),
+            (*(before.pane_pids if before else ()), int(pid)),
+            int(created),
+            run or None,
+            uid or None,
+            attempt_dir or None,
+        )
+    return list(found.values())
+
+
+def list_sessions(args: dict[str, Any], _progress: object) -> dict[str, Any]:
+    """Op `sessions`: what runs on one tmux server."""
+    found = Tmux(args.get("socket")).sessions()
+    return {
+        "sessions": [
+            {
+                "name": item.name,
+                "dead": item.dead,
+                "run": item.run,
+                "uid": item.uid,
+                "created": item.created,
+            }
+            for item in found
+        ]
+    }
+
+
+OPS = {"sessions": list_sessions}
