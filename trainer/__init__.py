@@ -1,0 +1,16 @@
+"""A trainer for DFlash drafters: block diffusion drafting for speculative decoding.
+
+It is shipped to a container alone, needs torch there and nothing of its siblings, and
+meets the daemon in text only (docs/run-contract.md). Read in this order:
+
+    config      what a run is asked to do, refused at the door
+    corpus      text -> prompts -> answers by the target -> rows
+    decoder     the frozen target: features, and the answers themselves
+    blocks      anchors, noise, labels: which block predicts what
+    masks       which key a block's query may see
+    drafter     the trained model: context features injected as keys and values
+    headloss    the weighted loss through the frozen head, its gradient made in the forward
+    optim       AdamW, its schedule and clipping
+    walk        the acceptance length, walked block by block
+    train       all of it, in order
+"""

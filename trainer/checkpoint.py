@@ -1,0 +1,111 @@
+"""Checkpoints: written whole or not at all, found newest valid first.
+
+A checkpoint is a folder step-NNNNNNNN with state.pt, config.json and manifest.json (step,
+size and SHA-256 of state.pt). It is made under another name, synced and renamed. It owns
+these files and not what is in the state.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be written or used; its text names the path."""
+
+
+def save(folder: Path, step: int, state: dict[str, Any], config: dict[str, Any], keep: int) -> Path:
+    """Write the checkpoint of `step` atomically and remove all but the newest `keep`.
+
+    Raises CheckpointError, with the earlier checkpoints untouched.
+    """
+    final = folder / f"step-{step:08d}"
+    draft = folder / f".{final.name}.{os.getpid()}"
+    try:
+        draft.mkdir(parents=True)
+        _write(draft / "state.pt", lambda file: torch.save(state, file))
+        digest, size = _digest(draft / "state.pt")
+        manifest = {"step": step, "sha256": digest, "bytes": size}
+        _write(draft / "config.json", lambda file: file.write(_json(config)))
+        _write(draft / "manifest.json", lambda file: file.write(_json(manifest)))
+        _sync_folder(draft)
+        if final.exists():
+            shutil.rmtree(final)
+        draft.rename(final)
+        _sync_folder(folder)
+    except (OSError, RuntimeError) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        remedy = "the disk is full: free some space" if full else str(error)
+        raise CheckpointError(f"{final}: not saved: {remedy}; earlier ones are intact") from error
+    for old in _found(folder)[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def newest_valid(folder: Path, warn: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose state has the size and sum of its manifest.
+
+    A damaged one is skipped with a word to `warn`.
+    """
+    for path in reversed(_found(folder)):
+        try:
+            manifest = json.loads((path / "manifest.json").read_text())
+            if _digest(path / "state.pt") == (manifest["sha256"], manifest["bytes"]):
+                return path
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # said below, as for a wrong sum
+        warn(f"checkpoint {path} is damaged (its sum differs from its manifest); trying an older one")
+    return None
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The state and the configuration saved at `path`."""
+    state = torch.load(path / "state.pt", map_location="cpu", weights_only=True)
+    return state, json.loads((path / "config.json").read_text())
+
+
+def any_in(folder: Path) -> bool:
+    """Whether `folder` holds a checkpoint, damaged or not."""
+    return bool(_found(folder))
+
+
+def clear(folder: Path) -> None:
+    """Remove every checkpoint in `folder`."""
+    for path in _found(folder):
+        shutil.rmtree(path)
+
+
+def _found(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("step-*") if path.is_dir())
+
+
+def _json(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, indent=1).encode() + b"\n"
+
+
+def _write(path: Path, fill: Callable[[Any], object]) -> None:
+    with path.open("wb") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), path.stat().st_size
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,87 @@
+"""AdamW over fp32 master weights, the schedule, and clipping.
+
+It owns the optimizer's state and reads gradients where autograd left them; it does not
+divide or reduce them.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config import OptimConfig
+
+
+def learning_rate(config: OptimConfig, step: int, total_steps: int) -> float:
+    """The rate of `step` (counted from 0): linear warm-up, then a cosine down to a tenth."""
+    warm = max(1, round(config.warmup * total_steps))
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    share = (step - warm) / max(1, total_steps - warm)
+    return config.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * share)))
+
+
+class AdamW:
+    """One update for all parameters; weight decay on matrices only."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter], config: OptimConfig) -> None:
+        self.config = config
+        self.parameters = list(parameters)
+        self.step_count = 0
+        self.masters = [self._master(p) for p in self.parameters]
+        self.firsts = [torch.zeros_like(m) for m in self.masters]
+        self.seconds = [torch.zeros_like(m) for m in self.masters]
+
+    @staticmethod
+    def _master(parameter: nn.Parameter) -> Tensor:
+        narrow = parameter.dtype in (torch.bfloat16, torch.float16)
+        return parameter.detach().float() if narrow else parameter.detach()
+
+    @torch.no_grad()
+    def step(self, lr: float) -> Tensor:
+        """Clip, update and drop the gradients; returns their norm before clipping."""
+        config = self.config
+        self.step_count += 1
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        assert len(grads) == len(self.parameters), "a parameter got no gradient"
+        norms = torch._foreach_norm(grads, 2)
+        norm = torch.stack([n.to(self.masters[0].dtype) for n in norms]).norm()
+        scale = (config.clip / (norm + 1e-6)).clamp(max=1.0)
+        correct1 = 1 - config.beta1**self.step_count
+        correct2 = 1 - config.beta2**self.step_count
+        for parameter, grad, master, first, second in zip(
+            self.parameters, grads, self.masters, self.firsts, self.seconds, strict=True
+        ):
+            grad = grad.to(master.dtype) * scale
+            first.lerp_(grad, 1 - config.beta1)
+            second.lerp_(grad * grad, 1 - config.beta2)
+            if parameter.dim() > 1 and config.weight_decay:
+                master.mul_(1 - lr * config.weight_decay)
+            spread = (second / correct2).sqrt_().add_(config.eps)
+            master.addcdiv_(first, spread, value=-lr / correct1)
+            if master.data_ptr() != parameter.data_ptr():
+                parameter.copy_(master)
+            parameter.grad = None
+        return norm
+
+    def state(self) -> dict[str, object]:
+        """What a checkpoint needs."""
+        return {
+            "step_count": self.step_count,
+            "masters": self.masters,
+            "firsts": self.firsts,
+            "seconds": self.seconds,
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, object]) -> None:
+        """Take over a checkpoint's state, parameters included."""
+        self.step_count = int(state["step_count"])  # type: ignore[call-overload]  # from a file
+        for name in ("masters", "firsts", "seconds"):
+            saved = state[name]
+            assert isinstance(saved, list)
+            for mine, other in zip(getattr(self, name), saved, strict=True):
+                mine.copy_(other)
+        for parameter, master in zip(self.parameters, self.masters, strict=True):
+            parameter.copy_(master)

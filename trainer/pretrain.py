@@ -1,0 +1,109 @@
+"""Train the byte-level target on text that every machine has.
+
+`python -m trainer pretrain-target` made the shipped weights/byte-target.pt. It owns that
+recipe only; the drafter is trained in train.py.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainer.config import OptimConfig
+from trainer.decoder import Decoder
+from trainer.layers import Shape
+from trainer.optim import AdamW, learning_rate
+from trainer.targets import BYTE_VOCAB, END, save_target
+from trainer.textfiles import read_texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Sizes and length of a pretraining."""
+
+    out: Path
+    source: str = "stdlib"
+    steps: int = 3000
+    hidden: int = 96
+    layers: int = 5
+    heads: int = 4
+    kv_heads: int = 2
+    ffn: int = 192
+    length: int = 192
+    batch: int = 16
+    lr: float = 4e-3
+    seed: int = 1
+    threads: int = 0
+
+
+def pretrain(recipe: Recipe) -> float:
+    """Train, save to `recipe.out`, and return the held-out loss in nats a byte."""
+    if recipe.threads:
+        torch.set_num_threads(recipe.threads)
+    torch.manual_seed(recipe.seed)
+    decoder = Decoder(_shape(recipe))
+    for parameter in decoder.parameters():
+        if parameter.dim() == 2:
+            torch.nn.init.normal_(parameter, 0, 0.05)
+    optimizer = AdamW(
+        decoder.parameters(), OptimConfig(lr=recipe.lr, weight_decay=0.1, clip=1.0)
+    )
+    train, held = _stream(recipe.source, held_out=False), _stream(recipe.source, held_out=True)
+    count = sum(p.numel() for p in decoder.parameters())
+    print(f"target of {count:,} weights; {len(train):,} bytes of text", flush=True)
+    began = time.monotonic()
+    for step in range(recipe.steps):
+        loss = _nats(decoder, _windows(train, recipe, step))
+        loss.backward()
+        optimizer.step(learning_rate(optimizer.config, step, recipe.steps))
+        if (step + 1) % 100 == 0 or step + 1 == recipe.steps:
+            spent = time.monotonic() - began
+            print(f"step {step + 1}/{recipe.steps}  loss {float(loss.detach()):.4f}  {spent:.0f} s", flush=True)
+    with torch.no_grad():
+        losses = [float(_nats(decoder, _windows(held, recipe, -1 - i))) for i in range(20)]
+    mean = math.fsum(losses) / len(losses)
+    save_target(recipe.out, decoder)
+    print(f"held-out loss {mean:.4f} nats a byte; saved {recipe.out}", flush=True)
+    return mean
+
+
+def _shape(recipe: Recipe) -> Shape:
+    return Shape(
+        vocab=BYTE_VOCAB,
+        hidden=recipe.hidden,
+        ffn=recipe.ffn,
+        layers=recipe.layers,
+        heads=recipe.heads,
+        kv_heads=recipe.kv_heads,
+        head_dim=recipe.hidden // recipe.heads,
+        rope_theta=10000.0,
+        eps=1e-6,
+        tied=True,
+    )
+
+
+def _stream(source: str, *, held_out: bool) -> Tensor:
+    joined = bytearray()
+    ends = []
+    for text in read_texts(source, held_out=held_out):
+        joined += text.encode() + b"\0"
+        ends.append(len(joined) - 1)
+    stream = torch.frombuffer(joined, dtype=torch.uint8).to(torch.int16)
+    stream[torch.tensor(ends)] = END
+    return stream
+
+
+def _windows(stream: Tensor, recipe: Recipe, step: int) -> Tensor:
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + step + 1_000)
+    start = torch.randint(len(stream) - recipe.length - 1, (recipe.batch,), generator=generator)
+    return torch.stack([stream[s : s + recipe.length + 1] for s in start.tolist()]).long()
+
+
+def _nats(decoder: Decoder, window: Tensor) -> Tensor:
+    logits, _ = decoder(window[:, :-1])
+    assert logits is not None
+    return F.cross_entropy(logits.flatten(0, 1), window[:, 1:].flatten())

@@ -1,0 +1,83 @@
+"""Targets from files: the shipped byte-level one, or one that pretrain-target wrote.
+
+It owns the file's form and the byte vocabulary: 256 bytes, the end of a file, and a row
+that no text ever uses, which is the drafter's mask token.
+"""
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainer.decoder import Decoder
+from trainer.layers import Shape
+
+END = 256
+MASK = 257
+BYTE_VOCAB = 258
+BUILTIN = Path(__file__).parent / "weights" / "byte-target.pt"
+
+
+class TargetError(ValueError):
+    """A target that cannot be used; its text names the path and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A frozen decoder with its words."""
+
+    decoder: Decoder
+    end_tokens: tuple[int, ...]
+    mask_token: int
+    digest: str
+    """Identifies the weights: answers are cached under it."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of `text`."""
+        return list(text.encode())
+
+    def decode(self, tokens: list[int]) -> str:
+        """Text of `tokens`, broken characters replaced."""
+        return bytes(token for token in tokens if token < END).decode(errors="replace")
+
+
+def load_target(path: str, device: torch.device, dtype: torch.dtype) -> Target:
+    """Load the target at `path`, frozen. Raises TargetError."""
+    file = BUILTIN if path == "builtin" else Path(path)
+    if not file.is_file():
+        raise TargetError(f"target.path: {file}: no such file; give `builtin` or a .pt file")
+    content = torch.load(file, map_location="cpu", weights_only=True)
+    shape = Shape(**content["shape"])
+    decoder = Decoder(shape)
+    decoder.load_state_dict({name: tensor.float() for name, tensor in content["weights"].items()})
+    freeze(decoder)
+    return Target(
+        decoder=decoder.to(device=device, dtype=dtype),
+        end_tokens=(END,),
+        mask_token=MASK,
+        digest=hashlib.sha256(file.read_bytes()).hexdigest()[:16],
+    )
+
+
+def save_target(path: Path, decoder: Decoder) -> None:
+    """Write the weights in bfloat16, so that the shipped file stays small."""
+    weights: dict[str, Tensor] = {
+        name: tensor.to(torch.bfloat16)
+        for name, tensor in decoder.state_dict().items()
+        if not (decoder.shape.tied and name == "head.weight")
+    }
+    if decoder.shape.tied:
+        weights["head.weight"] = weights["embed.weight"]
+    content: dict[str, Any] = {"shape": dataclasses.asdict(decoder.shape), "weights": weights}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(content, path)
+
+
+def freeze(decoder: Decoder) -> None:
+    """No gradient reaches the target."""
+    decoder.requires_grad_(False)
+    decoder.eval()
