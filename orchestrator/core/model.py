@@ -370,3 +370,5 @@ class Delivery:
     state: str
     """`pending`, `delivered`, `disabled` (the receiver answered 410)."""
     error: str | None = None
+    digest: str | None = None
+    """Id of the message that it shares with others, where there were too many for one each."""

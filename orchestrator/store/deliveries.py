@@ -5,8 +5,9 @@ it. Must not: send anything, or know what a sink is.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from orchestrator.core.decide.decision import Outgoing
@@ -41,6 +42,27 @@ class Deliveries:
         columns = tables.deliveries.c
         query = select(tables.deliveries).where(columns.state == PENDING).order_by(columns.seq)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(delivery_of(row) for row in rows)
+
+    async def heads(self, sink: str, limit: int) -> tuple[Delivery, ...]:
+        """The first pending delivery of each incident to a sink, the one due first in front."""
+        query = _heads(sink).order_by(tables.deliveries.c.next_at, tables.deliveries.c.seq)
+        rows = await self._worker.call(lambda c: c.execute(query.limit(limit)).mappings().all())
+        return tuple(delivery_of(row) for row in rows)
+
+    async def bundle(self, ids: tuple[str, ...], digest: str) -> None:
+        """From now on they are one message, which is sent again under the same id."""
+        table = tables.deliveries
+        change = update(table).where(table.c.id.in_(ids)).values(digest=digest)
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def bundled(self, digest: str) -> tuple[Delivery, ...]:
+        """What is still pending of a message that was bundled."""
+        columns = tables.deliveries.c
+        query = select(tables.deliveries).where(columns.digest == digest, columns.state == PENDING)
+        rows = await self._worker.call(
+            lambda c: c.execute(query.order_by(columns.seq)).mappings().all()
+        )
         return tuple(delivery_of(row) for row in rows)
 
     async def delivered(self, ids: tuple[str, ...], at: float) -> None:
@@ -91,6 +113,22 @@ class Deliveries:
         query = select(tables.deliveries).where(columns.incident == incident).order_by(columns.seq)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
         return tuple(delivery_of(row) for row in rows)
+
+
+def _heads(sink: str) -> Select[Any]:
+    here = tables.deliveries
+    other = here.alias("other")
+    before = (
+        select(other.c.seq)
+        .where(
+            other.c.incident == here.c.incident,
+            other.c.sink == sink,
+            other.c.state == PENDING,
+            other.c.seq < here.c.seq,
+        )
+        .exists()
+    )
+    return select(here).where(here.c.sink == sink, here.c.state == PENDING, ~before)
 
 
 def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:

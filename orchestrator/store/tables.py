@@ -151,9 +151,10 @@ deliveries = Table(
     Column("next_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("delivered_at", Float),
+    Column("digest", String),
     Column("error", Text),
     Index(None, "state"),
-    Index(None, "incident"),
+    Index(None, "incident", "sink"),
     sqlite_autoincrement=True,
 )
 

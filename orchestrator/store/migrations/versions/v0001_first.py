@@ -139,12 +139,15 @@ def _queues() -> None:
         sa.Column("next_at", sa.Float(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("delivered_at", sa.Float(), nullable=True),
+        sa.Column("digest", sa.String(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_deliveries")),
         sa.UniqueConstraint("id", name=op.f("uq_deliveries_id")),
         sqlite_autoincrement=True,
     )
-    op.create_index(op.f("ix_deliveries_incident"), "deliveries", ["incident"], unique=False)
+    op.create_index(
+        op.f("ix_deliveries_incident_sink"), "deliveries", ["incident", "sink"], unique=False
+    )
     op.create_index(op.f("ix_deliveries_state"), "deliveries", ["state"], unique=False)
     op.create_table(
         "actions",
