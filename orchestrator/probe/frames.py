@@ -10,7 +10,9 @@ Probe to daemon
     result   id value | id error{type,message,remedy}            answer to a call
     progress id value                                            news of a call that takes long
     bytes    watch stream offset data t                          new bytes of a followed file
-    gap      watch stream offset size reason                     bytes that cannot be had any more
+    gap      watch stream offset size reason next                bytes that cannot be had any more
+             reason disk_full: they never were in the file, `next` is `offset`; truncated, rotated:
+             the file begins anew, `next` is 0. One at the very offset of a watch may be told again.
     exit     watch record                                        exit record, sent after the last byte
     gone     watch reason                                        relay ended without an exit record
     session  watch detached                                      the tmux session vanished or is back
