@@ -16,6 +16,11 @@ _TAIL_BYTES = 4096
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
+def printable(text: str) -> str:
+    """Text of a target with control characters, a terminal's escapes among them, as `?`."""
+    return _CONTROL.sub("?", text)
+
+
 class Tail:
     """The end of a stream, 4 KiB or less."""
 
@@ -27,8 +32,8 @@ class Tail:
         self._kept = (self._kept + chunk)[-_TAIL_BYTES:]
 
     def text(self) -> str:
-        """The tail with control characters (a terminal's escapes among them) shown as `?`."""
-        return _CONTROL.sub("?", self._kept.decode("utf-8", "replace").replace("\r\n", "\n"))
+        """The tail, printable."""
+        return printable(self._kept.decode("utf-8", "replace").replace("\r\n", "\n"))
 
 
 async def run_to_end(channel: Channel, *, stdin: bytes, timeout_s: float, target: str) -> Completed:

@@ -1,0 +1,330 @@
+"""One probe on one target, kept: started, watched over, started anew, for ever.
+
+Owns the state of the link (connected, degraded, unreachable) and what a new probe has to be told
+so that nobody notices the change. A run on the target never depends on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import TargetError, Unreachable
+from orchestrator.core.model import LinkState, Target
+from orchestrator.link.boot import boot
+from orchestrator.link.feeds import Feed, Watch
+from orchestrator.link.package import ProbePackage, probe_package
+from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
+from orchestrator.probe.frames import Frame
+from orchestrator.transport.base import Transport
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_MOST_S = 30.0
+_STEADY_S = 10.0
+"""A probe that lived this long was no failed attempt: the back-off starts over."""
+
+logger = logging.getLogger(__name__)
+
+StateReader = Callable[[LinkState], None]
+
+
+class Link:
+    """The way to one target's probe. Construct it anywhere; `start` it inside a running loop.
+
+    `key` names the daemon on the target (letters, digits, `-_.`): a later link with the same
+    key ends this one's probe, links with other keys live beside it.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport,
+        clock: Clock,
+        key: str,
+        *,
+        package: ProbePackage | None = None,
+    ) -> None:
+        self.target = target
+        self.state = LinkState.UNREACHABLE
+        self.problem: TargetError | None = None
+        """Why the link is unreachable; None while it is not, and before the first attempt."""
+        self._transport, self._clock, self._key = transport, clock, key
+        self._package = package
+        self._probe: ProbeChannel | None = None
+        self._seen_at: float | None = None
+        self._hello: Frame | None = None
+        self._generation = 0
+        self._readers: list[StateReader] = []
+        self._watches: dict[str, Watch] = {}
+        self._feeds: list[Feed] = []
+        self._kept: dict[str, dict[str, Any]] = {}
+        self._bulk_slots: set[int] = set()
+        self._settled = asyncio.Event()
+        self._poked = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to keep the link; returns once it is connected.
+
+        Raises the first attempt's TargetError; the link goes on trying until `close`.
+        """
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name=f"link {self.target.name}")
+            self._keeper.add_done_callback(self._keeper_ended)
+        await self._connected()
+
+    async def close(self) -> None:
+        """End the probe and every subscription; the run on the target goes on."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+            self._keeper = None
+        for queue in (*self._watches.values(), *self._feeds):
+            queue.end()
+
+    def poke(self) -> None:
+        """Try at once, whatever the back-off says; nothing happens on a link that is there."""
+        if self._probe is None:
+            self._settled.clear()
+            self._poked.set()
+
+    @property
+    def seen_at(self) -> float | None:
+        """When the probe last sent a frame, unix seconds; None where it never did."""
+        return self._probe.seen_at if self._probe is not None else self._seen_at
+
+    @property
+    def hello(self) -> Frame | None:
+        """The newest probe's first frame; None where there was none yet."""
+        return self._hello
+
+    def on_state(self, reader: StateReader) -> None:
+        """Call `reader` with every new state."""
+        self._readers.append(reader)
+
+    # --- what the probe is asked -----------------------------------------------------------------
+
+    async def call(
+        self, op: str, *, timeout_s: float = 30.0, on_progress: Progress | None = None, **args: Any
+    ) -> Any:
+        """Ask for one op of frames.py and give back its value.
+
+        Where the link is down it is tried once more first. CallFailed where the op failed
+        there; otherwise another TargetError, and it may have happened all the same.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                probe = await self._connected()
+        except TimeoutError as exc:
+            raise Unreachable(
+                f"{self.target.name}: no connection for `{op}` within {timeout_s:g} s.",
+                target=self.target.name,
+                remedy="It is tried again by itself; look at `orch doctor`.",
+            ) from exc
+        return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, **args)
+
+    async def keep(self, op: str, **args: Any) -> Any:
+        """As `call`, and once more on every new probe: for `gpus` with its interval."""
+        self._kept[op] = args
+        return await self.call(op, **args)
+
+    async def watch(self, name: str, **args: Any) -> Watch:
+        """Follow an attempt; `args` are those of the op `watch`, offsets to begin at included.
+
+        On a link that is down it begins when the link is back. CallFailed where there is no
+        such attempt.
+        """
+        watch = Watch(name, args, self)
+        if name in self._watches:
+            self._watches[name].end()
+        self._watches[name] = watch
+        if self._probe is not None:
+            try:
+                await self._probe.call("watch", **watch.restart())
+            except CallFailed:
+                del self._watches[name]
+                raise
+            except Unreachable:
+                pass  # the next probe is told again
+        return watch
+
+    def listen(self, *kinds: str, most: int = 64) -> Feed:
+        """Frames of these kinds that belong to no watch, the newest `most` of them."""
+        feed = Feed(frozenset(kinds), most)
+        self._feeds.append(feed)
+        return feed
+
+    def unlisten(self, feed: Feed) -> None:
+        """End a feed."""
+        feed.end()
+        self._feeds.remove(feed)
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[ProbeChannel]:
+        """A probe of its own, over a connection of its own, for calls that move many bytes.
+
+        It does not reconnect: a call on it fails with Unreachable, and is to be begun again.
+        """
+        slot = next(number for number in range(1000) if number not in self._bulk_slots)
+        self._bulk_slots.add(slot)
+        try:
+            probe = await self._boot(f"{self._key}.bulk{slot}", lambda _: None, bulk=True)
+            living = asyncio.create_task(probe.live(), name=f"bulk {self.target.name}")
+            try:
+                yield probe
+            finally:
+                living.cancel()
+                await asyncio.gather(living, return_exceptions=True)
+        finally:
+            self._bulk_slots.discard(slot)
+
+    # --- for Watch -------------------------------------------------------------------------------
+
+    async def acknowledge(self, watch: str, stream: str, offset: int) -> None:
+        """Pass on what a subscriber has stored; a probe that is gone needs no telling."""
+        await self._tell({"kind": "ack", "watch": watch, "stream": stream, "offset": offset})
+
+    async def unwatch(self, watch: str) -> None:
+        """Forget a watch, here and there."""
+        self._watches.pop(watch, None)
+        await self._tell({"kind": "call", "id": 0, "op": "unwatch", "args": {"watch": watch}})
+
+    async def _tell(self, frame: Frame) -> None:
+        if self._probe is None:
+            return
+        try:
+            await self._probe.send(frame)
+        except Unreachable:
+            pass  # the keeper sees the same, and starts a new probe
+
+    # --- the keeper ------------------------------------------------------------------------------
+
+    async def _connected(self) -> ProbeChannel:
+        """The live probe, after one more attempt where the link is down."""
+        if self._keeper is None:
+            raise Unreachable(f"{self.target.name}: the link is closed.", target=self.target.name)
+        self.poke()
+        await self._settled.wait()
+        if self._probe is None:
+            raise self.problem or Unreachable(
+                f"{self.target.name}: the link was closed.", target=self.target.name
+            )
+        return self._probe
+
+    async def _keep(self) -> None:
+        delay_s = BACKOFF_FIRST_S
+        while True:
+            begun = self._clock.monotonic()
+            problem = await self._one_life()
+            if self._clock.monotonic() - begun > _STEADY_S:
+                delay_s = BACKOFF_FIRST_S
+            self.problem = problem
+            logger.info(
+                "link.unreachable", extra={"target": self.target.name, "reason": str(problem)}
+            )
+            self._set_state(LinkState.UNREACHABLE)
+            self._settled.set()
+            await self._pause(self._clock.jitter(delay_s))
+            delay_s = min(2 * delay_s, BACKOFF_MOST_S)
+
+    async def _one_life(self) -> TargetError:
+        """Start a probe and live with it; what ended it, or kept it from starting."""
+        try:
+            probe = await self._boot(self._key, self._on_frame, bulk=False)
+        except TargetError as exc:
+            return exc
+        living = asyncio.create_task(probe.live(), name=f"probe {self.target.name}")
+        try:
+            probe.on_late = lambda: self._set_state(_state_of(probe))
+            self._probe, self._hello, self.problem = probe, probe.hello, None
+            logger.info("link.connected", extra={"target": self.target.name})
+            self._set_state(LinkState.CONNECTED)
+            self._settled.set()
+            await self._tell_again(probe)
+            return await living
+        finally:
+            self._probe, self._seen_at = None, probe.seen_at
+            self._settled.clear()
+            living.cancel()
+            await asyncio.gather(living, return_exceptions=True)
+
+    async def _boot(
+        self, key: str, on_frame: Callable[[Frame], None], *, bulk: bool
+    ) -> ProbeChannel:
+        self._generation = max(self._generation + 1, int(self._clock.now() * 1000))
+        booted = await boot(
+            self.target,
+            self._transport,
+            self._package or probe_package(),
+            generation=self._generation,
+            key=key,
+            bulk=bulk,
+        )
+        return ProbeChannel(self.target.name, booted, self._clock, on_frame)
+
+    async def _tell_again(self, probe: ProbeChannel) -> None:
+        """Bring a new probe to where the last one was."""
+        try:
+            for watch in list(self._watches.values()):
+                if not watch.over:
+                    try:
+                        await probe.call("watch", **watch.restart())
+                    except CallFailed as exc:
+                        self._watches.pop(watch.name, None)
+                        watch.fail(exc)
+            for op, args in self._kept.items():
+                try:
+                    await probe.call(op, **args)
+                except CallFailed as exc:
+                    logger.warning(
+                        "link.kept_call_failed",
+                        extra={"target": self.target.name, "op": op, "reason": str(exc)},
+                    )
+        except Unreachable as exc:
+            probe.drop(exc)
+
+    async def _pause(self, seconds: float) -> None:
+        self._poked.clear()
+        waits = {
+            asyncio.create_task(self._clock.sleep(seconds)),
+            asyncio.create_task(self._poked.wait()),
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        self._settled.clear()
+
+    def _on_frame(self, frame: Frame) -> None:
+        name = frame.get("watch")
+        if isinstance(name, str):
+            watch = self._watches.get(name)
+            if watch is not None:
+                watch.accept(frame)
+            return
+        for feed in self._feeds:
+            if frame["kind"] in feed.kinds:
+                feed.accept(frame)
+
+    def _set_state(self, state: LinkState) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        for reader in self._readers:
+            reader(state)
+
+    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
+        if not keeper.cancelled() and (exc := keeper.exception()) is not None:
+            logger.critical("link.keeper_failed", extra={"target": self.target.name}, exc_info=exc)
+        self._set_state(LinkState.UNREACHABLE)
+        self._settled.set()
+
+
+def _state_of(probe: ProbeChannel) -> LinkState:
+    return LinkState.DEGRADED if probe.late else LinkState.CONNECTED

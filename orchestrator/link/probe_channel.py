@@ -1,0 +1,242 @@
+"""One life of one probe: calls and their answers, frames to their reader, heartbeat.
+
+Owns the deadline of every await on the probe, and the judgement that it is late or gone. Does
+not reconnect (link.py) and knows nothing of watches (feeds.py).
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import RemoteCommandFailed, TargetError, Unreachable
+from orchestrator.link.boot import Booted
+from orchestrator.probe.frames import (
+    MAX_FRAME_BYTES,
+    PING_INTERVAL_S,
+    BadFrame,
+    Frame,
+    decode,
+    encode,
+)
+from orchestrator.transport.running import printable
+
+DEAD_AFTER_S = 15.0
+"""Without a byte: three pings lost."""
+
+_WRITE_WITHIN_S = 30.0
+_SLOWEST_BYTES_PER_S = 32 * 1024
+
+FrameReader = Callable[[Frame], None]
+Progress = Callable[[Any], None]
+
+
+class CallFailed(RemoteCommandFailed):
+    """The probe did what it was asked and it failed; `error_type` is the probe's word for it."""
+
+    def __init__(
+        self, message: str, *, target: str, op: str, error_type: str, remedy: str | None
+    ) -> None:
+        super().__init__(message, target=target, command=op, exit_status=None, remedy=remedy)
+        self.error_type = error_type
+
+
+@dataclass(slots=True)
+class _Pending:
+    op: str
+    answer: asyncio.Future[Any]
+    deadline: asyncio.Timeout
+    timeout_s: float
+    on_progress: Progress | None
+
+
+class ProbeChannel:
+    """A probe that said hello. `live()` has to run for anything else to come back."""
+
+    def __init__(self, target: str, booted: Booted, clock: Clock, on_frame: FrameReader) -> None:
+        self._target, self._clock, self._on_frame = target, clock, on_frame
+        self._channel, self._lines = booted.channel, booted.lines
+        self.hello = booted.hello
+        self.seen_at = clock.now()
+        self.late = False
+        self.on_late: Callable[[], None] = lambda: None
+        """Called whenever `late` changes: an answer to a ping is missing, or came."""
+        self._pings = 0
+        self._over = False
+        self._ponged: object = 0
+        self._ids = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._writing = asyncio.Lock()
+        self._doom: TargetError | None = None
+        self._doomed = asyncio.Event()
+
+    async def live(self) -> TargetError:
+        """Read and ping until the probe is gone; what ended it is the result."""
+        problem: TargetError = self._lost("was closed here")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read())
+                tasks.create_task(self._beat())
+                tasks.create_task(self._fail_when_doomed())
+        except* TargetError as group:
+            first = group.exceptions[0]
+            problem = first if isinstance(first, TargetError) else problem
+        finally:
+            self._over = True
+            for pending in self._pending.values():
+                if not pending.answer.done():
+                    pending.answer.set_exception(self._lost(f"was lost while `{pending.op}` ran"))
+            await self._channel.close()
+        return problem
+
+    async def call(
+        self, op: str, *, timeout_s: float = 30.0, on_progress: Progress | None = None, **args: Any
+    ) -> Any:
+        """Ask the probe for one op of frames.py and give back its value.
+
+        `timeout_s` counts from the call or from its newest progress. CallFailed where the op
+        failed there; Unreachable where no answer came: it may have happened all the same.
+        """
+        number = next(self._ids)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout_s) as deadline:
+                self._pending[number] = _Pending(op, answer, deadline, timeout_s, on_progress)
+                if self._over:
+                    raise self._lost("is gone")
+                await self.send({"kind": "call", "id": number, "op": op, "args": args})
+                return await answer
+        except TimeoutError as exc:
+            raise self._lost(f"gave no answer to `{op}` within {timeout_s:g} s") from exc
+        finally:
+            del self._pending[number]
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # asyncio complains of one that nobody looked at
+
+    async def send(self, frame: Frame) -> None:
+        """Write one frame; Unreachable where the far side does not take it in time.
+
+        ValueError where it is larger than a frame may be.
+        """
+        line = encode(frame)
+        if len(line) > MAX_FRAME_BYTES:
+            raise ValueError(f"a frame of {len(line)} bytes; at most {MAX_FRAME_BYTES}")
+        try:
+            async with asyncio.timeout(_WRITE_WITHIN_S + len(line) / _SLOWEST_BYTES_PER_S):
+                async with self._writing:
+                    await self._channel.write(line)
+        except TimeoutError as exc:
+            self.drop(self._lost("takes no more bytes"))
+            raise self._lost("takes no more bytes") from exc
+
+    def drop(self, problem: TargetError) -> None:
+        """End this life; `live()` comes back with the problem."""
+        self._doom = self._doom or problem
+        self._doomed.set()
+
+    async def close(self) -> None:
+        """Let go of the channel; the probe ends at the end of its input."""
+        await self._channel.close()
+
+    async def _fail_when_doomed(self) -> None:
+        await self._doomed.wait()
+        assert self._doom is not None
+        raise self._doom
+
+    async def _read(self) -> None:
+        try:
+            while (line := await self._lines.next()) is not None:
+                frame = decode(line)
+                self.seen_at = self._clock.now()
+                self._take(frame)
+        except BadFrame as exc:
+            raise Unreachable(
+                f"{self._target}: the probe sent what is no frame ({exc}); the link was dropped.",
+                target=self._target,
+                remedy="It is started anew; if this repeats, look at what else writes to stdout.",
+            ) from exc
+        tail = self._channel.stderr_tail().strip()
+        raise self._lost(f"ended{': ' + tail if tail else ''}")
+
+    def _take(self, frame: Frame) -> None:
+        match frame["kind"]:
+            case "result":
+                self._settle(frame)
+            case "progress":
+                self._progress(frame)
+            case "pong":
+                self._ponged = frame.get("n")
+                self._set_late(late=self._ponged != self._pings)
+            case _:
+                self._on_frame(frame)
+
+    def _settle(self, frame: Frame) -> None:
+        pending = self._asked(frame)
+        if pending is None:
+            return
+        error = frame.get("error")
+        if error is None:
+            pending.answer.set_result(frame.get("value"))
+            return
+        if not isinstance(error, dict):
+            raise BadFrame("`error` of a result is no object")
+        remedy = error.get("remedy")
+        pending.answer.set_exception(
+            CallFailed(
+                f"{self._target}: {_sentence(error.get('message'))}",
+                target=self._target,
+                op=pending.op,
+                error_type=_sentence(error.get("type")),
+                remedy=None if remedy is None else _sentence(remedy),
+            )
+        )
+
+    def _asked(self, frame: Frame) -> _Pending | None:
+        """The call that a frame belongs to; None where nobody waits for it any more."""
+        number = frame.get("id")
+        pending = self._pending.get(number) if isinstance(number, int) else None
+        return None if pending is None or pending.answer.done() else pending
+
+    def _progress(self, frame: Frame) -> None:
+        pending = self._asked(frame)
+        if pending is None:
+            return
+        pending.deadline.reschedule(asyncio.get_running_loop().time() + pending.timeout_s)
+        if pending.on_progress is not None:
+            pending.on_progress(frame.get("value"))
+
+    async def _beat(self) -> None:
+        heard, heard_at = self._lines.num_bytes, self._clock.monotonic()
+        while True:
+            pinged = not self._writing.locked()
+            if pinged:
+                self._pings += 1
+                await self.send({"kind": "ping", "n": self._pings})
+            await self._clock.sleep(PING_INTERVAL_S)
+            now = self._clock.monotonic()
+            # A large frame on a slow way out keeps both sides silent; its own deadline counts.
+            if self._lines.num_bytes != heard or self._writing.locked():
+                heard, heard_at = self._lines.num_bytes, now
+            if now - heard_at >= DEAD_AFTER_S:
+                raise self._lost(f"has been silent for {now - heard_at:.0f} s")
+            if pinged and self._ponged != self._pings:
+                self._set_late(late=True)
+
+    def _set_late(self, *, late: bool) -> None:
+        if self.late != late:
+            self.late = late
+            self.on_late()
+
+    def _lost(self, how: str) -> Unreachable:
+        return Unreachable(
+            f"{self._target}: the probe {how}.",
+            target=self._target,
+            remedy="The run there goes on without us; the link is tried again by itself.",
+        )
+
+
+def _sentence(text: object) -> str:
+    """What a probe says to a person, fit for a terminal."""
+    return printable(str(text))[:4000]
