@@ -27,7 +27,11 @@ def _train(arguments: list[str]) -> int:
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a TOML file")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
         help="lay a value over the file's; TOML, else taken as a string; may be repeated",
     )
     parser.add_argument(

@@ -62,7 +62,9 @@ def newest_valid(folder: Path, warn: Callable[[str], None]) -> Path | None:
                 return path
         except (OSError, ValueError, KeyError, TypeError):
             pass  # said below, as for a wrong sum
-        warn(f"checkpoint {path} is damaged (its sum differs from its manifest); trying an older one")
+        warn(
+            f"checkpoint {path} is damaged (its sum differs from its manifest); trying an older one"
+        )
     return None
 
 

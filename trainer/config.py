@@ -191,7 +191,9 @@ def load(path: Path, settings: tuple[str, ...] = ()) -> Config:
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give --config a file") from error
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give --config a file"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     origin: dict[str, str] = {}
@@ -228,7 +230,9 @@ def _value_of(text: str) -> object:
         return text
 
 
-def _build(kind: type, tree: dict[str, object], prefix: str, path: str, origin: dict[str, str]) -> object:
+def _build(
+    kind: type, tree: dict[str, object], prefix: str, path: str, origin: dict[str, str]
+) -> object:
     hints = typing.get_type_hints(kind)
     values: dict[str, object] = {}
     for name, value in tree.items():

@@ -53,7 +53,9 @@ def make_documents(
     key = json.dumps([target.digest, asdict(config), held_out, seed], sort_keys=True)
     file = cache / f"answers-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if file.is_file():
-        return [Document(**{**d, "tokens": tuple(d["tokens"])}) for d in json.loads(file.read_text())]
+        return [
+            Document(**{**d, "tokens": tuple(d["tokens"])}) for d in json.loads(file.read_text())
+        ]
     prompts = _prompts(target, config, count, held_out=held_out, seed=seed)
     generator = torch.Generator().manual_seed(seed * 2 + held_out)
     documents: list[Document] = []

@@ -125,7 +125,9 @@ class Decoder(nn.Module):
             x_BSh = layer(x_BSh, table, mask, cache, index)
             if index in feature_layers:
                 features[index] = x_BSh
-        joined = torch.cat([features[i] for i in feature_layers], dim=-1) if feature_layers else None
+        joined = (
+            torch.cat([features[i] for i in feature_layers], dim=-1) if feature_layers else None
+        )
         return (self.head(self.norm(x_BSh)) if want_logits else None), joined
 
 

@@ -43,8 +43,13 @@ class DraftLayer(nn.Module):
         )
 
     def mix(
-        self, x_BQh: Tensor, y_BQh: Tensor, key: Tensor, value: Tensor,
-        table: tuple[Tensor, Tensor], attend: Attend,
+        self,
+        x_BQh: Tensor,
+        y_BQh: Tensor,
+        key: Tensor,
+        value: Tensor,
+        table: tuple[Tensor, Tensor],
+        attend: Attend,
     ) -> Tensor:
         """Attend from the normed block states `y` and finish the layer on `x`."""
         q = rotate(self.q_norm(split_heads(self.wq(y_BQh), self.head_dim)), table)
@@ -53,8 +58,12 @@ class DraftLayer(nn.Module):
         return out
 
     def forward(
-        self, x_BQh: Tensor, context_BSh: Tensor,
-        block_table: tuple[Tensor, Tensor], whole_table: tuple[Tensor, Tensor], attend: Attend,
+        self,
+        x_BQh: Tensor,
+        context_BSh: Tensor,
+        block_table: tuple[Tensor, Tensor],
+        whole_table: tuple[Tensor, Tensor],
+        attend: Attend,
     ) -> Tensor:
         """One layer over whole context and blocks, as in training.
 
@@ -82,8 +91,12 @@ class Drafter(nn.Module):
         return out
 
     def forward(
-        self, noise_BQh: Tensor, features_BSF: Tensor,
-        context_position_BS: Tensor, block_position_BQ: Tensor, attend: Attend,
+        self,
+        noise_BQh: Tensor,
+        features_BSF: Tensor,
+        context_position_BS: Tensor,
+        block_position_BQ: Tensor,
+        attend: Attend,
     ) -> Tensor:
         """Hidden states [B, Q, h] of every slot, before the final norm."""
         dtype = noise_BQh.dtype

@@ -53,9 +53,9 @@ class AdamW:
         for parameter, grad, master, first, second in zip(
             self.parameters, grads, self.masters, self.firsts, self.seconds, strict=True
         ):
-            grad = grad.to(master.dtype) * scale
-            first.lerp_(grad, 1 - config.beta1)
-            second.lerp_(grad * grad, 1 - config.beta2)
+            clipped = grad.to(master.dtype) * scale
+            first.lerp_(clipped, 1 - config.beta1)
+            second.lerp_(clipped * clipped, 1 - config.beta2)
             if parameter.dim() > 1 and config.weight_decay:
                 master.mul_(1 - lr * config.weight_decay)
             spread = (second / correct2).sqrt_().add_(config.eps)

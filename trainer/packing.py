@@ -77,4 +77,3 @@ def pack_rows(documents: list[list[Document]], config: CorpusConfig) -> Rows:
     return Rows(
         tokens_BS=token_BS, doc_BS=doc_BS, position_BS=position_BS, supervised_BS=supervised_BS
     )
-

@@ -49,9 +49,7 @@ def pretrain(recipe: Recipe) -> float:
     for parameter in decoder.parameters():
         if parameter.dim() == 2:
             torch.nn.init.normal_(parameter, 0, 0.05)
-    optimizer = AdamW(
-        decoder.parameters(), OptimConfig(lr=recipe.lr, weight_decay=0.1, clip=1.0)
-    )
+    optimizer = AdamW(decoder.parameters(), OptimConfig(lr=recipe.lr, weight_decay=0.1, clip=1.0))
     train, held = _stream(recipe.source, held_out=False), _stream(recipe.source, held_out=True)
     count = sum(p.numel() for p in decoder.parameters())
     print(f"target of {count:,} weights; {len(train):,} bytes of text", flush=True)
@@ -62,7 +60,10 @@ def pretrain(recipe: Recipe) -> float:
         optimizer.step(learning_rate(optimizer.config, step, recipe.steps))
         if (step + 1) % 100 == 0 or step + 1 == recipe.steps:
             spent = time.monotonic() - began
-            print(f"step {step + 1}/{recipe.steps}  loss {float(loss.detach()):.4f}  {spent:.0f} s", flush=True)
+            print(
+                f"step {step + 1}/{recipe.steps}  loss {float(loss.detach()):.4f}  {spent:.0f} s",
+                flush=True,
+            )
     with torch.no_grad():
         losses = [float(_nats(decoder, _windows(held, recipe, -1 - i))) for i in range(20)]
     mean = math.fsum(losses) / len(losses)

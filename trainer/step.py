@@ -32,7 +32,12 @@ def attention_for(rows: Rows, blocks: Blocks, block: int, window: int) -> Attend
 
 
 def slot_hidden(
-    drafter: Drafter, frozen: Frozen, features_BSF: Tensor, rows: Rows, blocks: Blocks, attend: Attend
+    drafter: Drafter,
+    frozen: Frozen,
+    features_BSF: Tensor,
+    rows: Rows,
+    blocks: Blocks,
+    attend: Attend,
 ) -> Tensor:
     """Hidden states [B, Q, h] of every slot of every block, before the final norm."""
     device = features_BSF.device

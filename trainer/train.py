@@ -31,7 +31,7 @@ from trainer.targets import Target, load_target
 from trainer.walk import acceptance_length
 
 
-class Stopped(Exception):
+class StopError(Exception):
     """A signal asked for the end; carries its number."""
 
     def __init__(self, number: int) -> None:
@@ -55,9 +55,9 @@ class StopFlag:
         self._number = number
 
     def check(self) -> None:
-        """Raise Stopped if a signal has come."""
+        """Raise StopError if a signal has come."""
         if self._number:
-            raise Stopped(self._number)
+            raise StopError(self._number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def main(config: Config, start: Start) -> int:
     try:
         run.prepare()
         run.train()
-    except Stopped as stopped:
+    except StopError as stopped:
         saved = f"saved {run.save()}" if run.unsaved() else "nothing new to save"
         log.record("stopped", run.step)
         log.say(f"stopped by {stopped} at step {run.step}/{config.total_steps}; {saved}")
@@ -201,8 +201,14 @@ class Run:
         self.last_loss = loss
         speed = drafted / (time.monotonic() - began)
         self.log.record(
-            "train", self.step, loss=loss, lr=lr, tokens_per_s=round(speed, 1),
-            grad_norm=norm, slot_accuracy=hits / rows, acceptance=self.acceptance,
+            "train",
+            self.step,
+            loss=loss,
+            lr=lr,
+            tokens_per_s=round(speed, 1),
+            grad_norm=norm,
+            slot_accuracy=hits / rows,
+            acceptance=self.acceptance,
         )
         if self.step % config.log_every == 0 or self.step in (1, config.total_steps):
             walked = None if math.isnan(self.acceptance) else self.acceptance
@@ -216,8 +222,14 @@ class Run:
         """Walk the acceptance length on held-out answers."""
         drafter = self.config.drafter
         self.acceptance = acceptance_length(
-            self.drafter, self.frozen, self.target, self.layers, self.eval_documents,
-            drafter.block, drafter.window, self.mask_token,
+            self.drafter,
+            self.frozen,
+            self.target,
+            self.layers,
+            self.eval_documents,
+            drafter.block,
+            drafter.window,
+            self.mask_token,
         )
         self.log.record("eval", self.step, acceptance=self.acceptance)
 
@@ -275,8 +287,12 @@ class Run:
 
     def _documents(self, *, held_out: bool) -> list[Document]:
         return make_documents(
-            self.target, self.config.corpus, held_out=held_out, seed=self.config.seed,
-            cache=self.start.folder, between=self.stop.check,
+            self.target,
+            self.config.corpus,
+            held_out=held_out,
+            seed=self.config.seed,
+            cache=self.start.folder,
+            between=self.stop.check,
         )
 
     def _part(self, index: int) -> "Part":
@@ -293,15 +309,23 @@ class Run:
         def loss() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
             with torch.no_grad():
                 _, features = self.target.decoder(
-                    rows.tokens_BS.to(self.device), doc_BS=rows.doc_BS.to(self.device),
+                    rows.tokens_BS.to(self.device),
+                    doc_BS=rows.doc_BS.to(self.device),
                     position_BS=rows.position_BS.to(self.device),
-                    feature_layers=self.layers, want_logits=False,
+                    feature_layers=self.layers,
+                    want_logits=False,
                 )
             assert features is not None
             attend = attention_for(rows, blocks, config.drafter.block, config.drafter.window)
             return batch_loss(
-                self.drafter, self.frozen, features, rows, blocks,
-                plan.to(self.device), attend, config.loss,
+                self.drafter,
+                self.frozen,
+                features,
+                rows,
+                blocks,
+                plan.to(self.device),
+                attend,
+                config.loss,
             )
 
         return Part(plan=plan, drafted=int(keep_BN.sum()) * config.drafter.block, loss=loss)

@@ -82,7 +82,9 @@ def drafts_everywhere(
 ) -> list[list[int]]:
     """The drafted tokens after every answered token but the last, by the training forward."""
     length = len(document.tokens)
-    rows = pack_rows([[document]], CorpusConfig(row_tokens=length, prompt_tokens=1, answer_tokens=2))
+    rows = pack_rows(
+        [[document]], CorpusConfig(row_tokens=length, prompt_tokens=1, answer_tokens=2)
+    )
     device = frozen.embed_Vh.device
     _, features = target.decoder(
         rows.tokens_BS.to(device), feature_layers=layers, want_logits=False
