@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,7 @@ class Container:
     id: str
     unprivileged: bool
     proxmox_cgroup: bool
+    _disks: list[str] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -151,6 +152,7 @@ class Container:
     def stop(self) -> None:
         """Kill everything in it, as a power cut would; its files stay for the next start."""
         self.host.run(["lxc-stop", "-n", self.id, "-k"])
+        self._disks.clear()
 
     def freeze(self) -> None:
         """Stop every process in it from running until `thaw`."""
@@ -170,12 +172,25 @@ class Container:
             [*attach, *clean, *argv], check=check, stdin=stdin, timeout_s=timeout_s
         )
 
-    def pids(self) -> set[int]:
-        """PIDs of all that runs in it, as the host sees them."""
+    def pids(self, *, running: str = "") -> set[int]:
+        """PIDs as the host sees them of what runs in it; RUNNING is a part of the command line."""
         found: set[int] = set()
         for folder, _, _ in os.walk(self.cgroup("pids")):
             found.update(int(p) for p in (Path(folder) / "cgroup.procs").read_text().split())
-        return found
+        return {pid for pid in found if running in _command_line(pid)}
+
+    def mount_small_disk(self, path: str, size_bytes: int) -> None:
+        """Mount an empty file system of SIZE_BYTES at PATH inside; `reset` takes it away."""
+        owner = ID_SHIFT if self.unprivileged else 0
+        self.run(["mkdir", "-p", path])
+        options = f"size={size_bytes},mode=755,uid={owner},gid={owner}"
+        self._with_its_mounts(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path])
+        self._disks.append(path)
+
+    def _with_its_mounts(self, argv: list[str]) -> None:
+        """Run ARGV with the host's rights on the container's file systems."""
+        enter = ["nsenter", "-t", str(self.init_pid), "--mount", "--pid", "--root", "--"]
+        self.host.run([*enter, *argv])
 
     def limit_memory(self, limit_bytes: int) -> None:
         """Let the kernel kill what makes the container use more than LIMIT_BYTES."""
@@ -194,7 +209,21 @@ class Container:
         if not self.is_running:
             self.start()
         self.limit_memory(-1)
+        while self._disks:
+            self._with_its_mounts(["umount", "--lazy", self._disks.pop()])
         places = "/srv /tmp /root /var/tmp /opt /run /dev/shm"
         self.run(
             ["sh", "-c", f"find {places} -xdev -mindepth 1 ! -name .bashrc -delete 2>/dev/null; :"]
         )
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode("utf-8", "replace")
+        )
+    except OSError:
+        return ""  # it ended

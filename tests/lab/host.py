@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.lab import cgroups
+from tests.lab.cable import Cable
 from tests.lab.container import STANDINS, Container
 
 START_DEADLINE_S = 20.0
@@ -67,10 +68,9 @@ class Host:
         self.port = 22
         self.identity_file = folder / "keys" / "id_ed25519"
         self.known_hosts = folder / "keys" / "known_hosts"
-        self._own_address = ""
+        self._cable: Cable | None = None
         self._leader: subprocess.Popen[str] | None = None
         self._sshd: subprocess.Popen[bytes] | None = None
-        self._is_cut = False
 
     # -- starting and ending
 
@@ -81,7 +81,8 @@ class Host:
             container.prepare()
         self._start_leader()
         if self.link:
-            self._plug_in()
+            self._cable = Cable(self.link, self.leader_pid)
+            self.address = self._cable.address
         script = "set -e\nmkdir -p /etc/pve/nodes/{0}/lxc\nln -s nodes/{0}/lxc /etc/pve/lxc\n"
         script += (
             f"mkdir -p /run/orch-lab/gpu\nmount --bind {self.lab_inside}/gpu /run/orch-lab/gpu\n"
@@ -276,8 +277,8 @@ class Host:
 
     def reset(self) -> None:
         """Undo what a test changed on the host itself."""
-        if self._is_cut:
-            self.restore()
+        if self._cable is not None and self._cable.is_cut:
+            self._cable.restore()
         assert self._sshd is not None
         if self._sshd.poll() is not None:
             self.start_sshd()
@@ -295,37 +296,20 @@ class Host:
         assert self._sshd is not None
         return {self.leader_pid, self._sshd.pid}
 
-    # -- the link (only with a network namespace)
-
-    def _plug_in(self) -> None:
-        inner = f"{self.link}i"
-        subnet = _free_subnet()
-        self.address, self._own_address = f"{subnet}.2", f"{subnet}.1"
-        pid = str(self.leader_pid)
-        for line in (
-            f"ip link add {self.link} type veth peer name {inner} netns {pid}",
-            f"ip addr add {self._own_address}/30 dev {self.link}",
-            f"ip link set {self.link} up",
-        ):
-            subprocess.run(line.split(), check=True, capture_output=True)
-        self.run(["ip", "addr", "add", f"{self.address}/30", "dev", inner])
-        self.run(["ip", "link", "set", inner, "up"])
+    # -- the cable (only with a network namespace)
 
     def cut(self) -> None:
         """Cut the cable: packets vanish both ways, nobody is told."""
-        # The inner end goes down: the machine keeps its route, so no packet takes another way.
-        self.run(["ip", "link", "set", f"{self._cable()}i", "down"])
-        self._is_cut = True
+        self._plugged().cut()
 
     def restore(self) -> None:
         """Plug the cable in again."""
-        self.run(["ip", "link", "set", f"{self._cable()}i", "up"])
-        self._is_cut = False
+        self._plugged().restore()
 
-    def _cable(self) -> str:
-        if not self.link:
-            raise LookupError("this lab has no link to cut; start it with netns=True")
-        return self.link
+    def _plugged(self) -> Cable:
+        if self._cable is None:
+            raise LookupError("this lab has no cable to cut; start it with netns=True")
+        return self._cable
 
 
 def _remove(path: Path) -> None:
@@ -333,12 +317,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _free_subnet() -> str:
-    """First three numbers of a subnet that nothing here uses, from the range for benchmarks."""
-    known = subprocess.run(["ip", "-4", "addr"], capture_output=True, text=True, check=True).stdout
-    for third in range(256):
-        if f" 198.18.{third}." not in known:
-            return f"198.18.{third}"
-    raise RuntimeError("all 256 subnets for labs are in use; end other labs first")

@@ -88,7 +88,11 @@ def sweep() -> list[str]:
     swept = []
     with locked():
         for record in records():
-            if started_at(record.owner_pid) != record.owner_started:
+            if started_at(record.owner_pid) == record.owner_started:
+                continue
+            try:
                 dismantle(record)
-                swept.append(record.lab_id)
+            except TimeoutError:
+                continue  # its record stays for the next sweep; no new lab waits for an old one
+            swept.append(record.lab_id)
     return swept

@@ -146,3 +146,25 @@ def test_the_race_that_hangs_lives_on(lab: Lab) -> None:
     assert wait_until(lambda: "at the moment." in lab["200"].run(read, check=False).stdout)
     alive = lab["200"].run(["sh", "-c", "grep -l fx_race_hang /proc/[0-9]*/cmdline"], check=False)
     assert "/proc/" in alive.stdout
+
+
+@both
+def test_a_small_disk_fills_up_and_goes(lab: Lab, name: str) -> None:
+    """Root inside can fill the small disk to ENOSPC; after `reset` it is not mounted any more."""
+    lab[name].mount_small_disk("/srv/orch", 1 << 20)
+    fill = "head -c 700000 /dev/zero > /srv/orch/a && head -c 700000 /dev/zero > /srv/orch/b"
+    done = lab[name].run(["sh", "-c", fill], check=False)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    lab.reset()
+    assert "/srv/orch" not in lab[name].run(["cat", "/proc/mounts"]).stdout
+
+
+def test_processes_are_found_by_their_command_line(lab: Lab) -> None:
+    """`pids` gives the host's PIDs of those processes of one container that run a command."""
+    for name in ("200", "201"):
+        lab[name].run(["sh", "-c", "sleep 4321 >/dev/null 2>&1 &"])
+    (pid,) = lab["201"].pids(running="sleep 4321")
+    lab.host.run(["kill", "-9", str(pid)])
+    assert wait_until(lambda: not lab["201"].pids(running="sleep 4321"))
+    assert len(lab["200"].pids(running="sleep 4321")) == 1
