@@ -5,6 +5,7 @@ the old release or the new one, is the far side's promise (probe/release.py).
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ SENDERS = 4
 LARGE_BYTES = 8 * 1024 * 1024
 _OFFER_WITHIN_S = 120.0
 _PIECE_WITHIN_S = 120.0
+_ABANDON_WITHIN_S = 10.0
 _COMMIT_WITHIN_S = 600.0
 _SETUP_WITHIN_S = 7200.0
 
@@ -149,12 +151,27 @@ async def deploy(
         async with asyncio.TaskGroup() as group:
             described = group.create_task(describe(bundle.folder, inventory=inventory))
             group.create_task(_send(caller, job, bundle, plan, on_progress))
+        answer = await _commit(caller, job, bundle, plan, described.result(), on_progress)
     except ExceptionGroup as failures:
+        await _abandon(caller, job, bundle)
         raise _first(failures) from failures
-    answer = await _commit(caller, job, bundle, plan, described.result(), on_progress)
+    except OrchError:
+        await _abandon(caller, job, bundle)
+        raise
     return Release(
         digest=bundle.digest, path=answer["path"], files=bundle.files, bytes=bundle.bytes
     )
+
+
+async def _abandon(caller: Caller, job: Job, bundle: Bundle) -> None:
+    """Have what was sent removed; where that fails too, the next deploy does it."""
+    with contextlib.suppress(OrchError):
+        await caller.call(
+            "release_abandon",
+            timeout_s=_ABANDON_WITHIN_S,
+            workdir=job.workdir,
+            digest=bundle.digest,
+        )
 
 
 def _first(failures: ExceptionGroup) -> Exception:

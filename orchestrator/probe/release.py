@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import history, setup
 from . import manifest as wire
 from .tree import Builder, Stock, sha256_of
-from .workdir import Workdir, claim, release_claim, sync_folder, told
+from .workdir import Workdir, claim, give_up, sync_folder, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def commit(args: Args, progress: Progress) -> Args:
         setup_ran = _set_up(workdir, package, manifest, args.get("env") or {}, progress)
         _keep_record(workdir, digest, manifest, args.get("provenance") or {})
         workdir.switch(digest)
-    release_claim(workdir)
+    give_up(workdir, digest)
     return {
         "path": package,
         "switched": before != digest,
@@ -180,7 +180,15 @@ def _keep_record(
     workdir.write_record(digest, record)
 
 
+@told
+def abandon(args: Args, _progress: Progress) -> Args:
+    """Remove what was gathered for a release that will not be committed."""
+    give_up(Workdir(args["workdir"]), args["digest"])
+    return {}
+
+
 OPS = {
+    "release_abandon": abandon,
     "release_offer": offer,
     "release_blobs": blobs,
     "release_commit": commit,

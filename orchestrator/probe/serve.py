@@ -35,6 +35,7 @@ OP_MODULES = {
     "release_offer": "release",
     "release_blobs": "release",
     "release_commit": "release",
+    "release_abandon": "release",
     "release_list": "release",
     "release_switch": "release",
     "release_prune": "release",

@@ -140,36 +140,34 @@ def _clean_one(path: str, name: str) -> None:
             os.close(fd)
 
 
-# What this process is deploying: working folder -> digest and the lock that it holds.
-_claims: dict[str, tuple[str, int]] = {}
+# What this process is deploying: incoming folder -> the lock that it holds on it.
+_claims: dict[str, int] = {}
 _guard = threading.Lock()
 
 
 def claim(workdir: Workdir, digest: str) -> str:
-    """The incoming folder of a release, made and held by this process until `release_claim`.
+    """The incoming folder of a release, made and held by this process until it is given up.
 
-    A process gathers one release for each working folder; leftovers of others are removed first.
+    What killed deploys left in the working folder is removed first.
     """
+    path = workdir.incoming(digest)
     with _guard:
-        held = _claims.get(workdir.path)
-        path = workdir.incoming(digest)
-        if held is not None and held[0] == digest and os.path.isdir(path):
+        if path in _claims and os.path.isdir(path):
             return path
-        _let_go(workdir.path)
+        _let_go(path)
         with workdir.exclusively():
-            fd = _take(path)
-            _claims[workdir.path] = (digest, fd)
+            _claims[path] = _take(path)
             workdir.clean()
         return path
 
 
-def release_claim(workdir: Workdir) -> None:
-    """Remove the incoming folder of this process and let go of it."""
+def give_up(workdir: Workdir, digest: str) -> None:
+    """Remove the incoming folder of a release and let go of it."""
+    path = workdir.incoming(digest)
     with _guard:
-        held = _claims.get(workdir.path)
-        if held is not None:
-            shutil.rmtree(workdir.incoming(held[0]), ignore_errors=True)
-            _let_go(workdir.path)
+        if path in _claims:
+            shutil.rmtree(path, ignore_errors=True)
+            _let_go(path)
 
 
 def _take(path: str) -> int:
@@ -189,7 +187,7 @@ def _take(path: str) -> int:
 def _let_go(path: str) -> None:
     held = _claims.pop(path, None)
     if held is not None:
-        os.close(held[1])
+        os.close(held)
 
 
 def _open_lock(folder: str) -> int | None:
@@ -227,8 +225,8 @@ def told(op: Op) -> Op:
         except wire.ManifestError as exc:
             raise OpError("DeployError", f"the deploy was not understood: {exc}.") from exc
         except OSError as exc:
-            if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-                release_claim(workdir)
+            if exc.errno in (errno.ENOSPC, errno.EDQUOT) and "digest" in args:
+                give_up(workdir, args["digest"])
             raise _refused(workdir.path, exc) from exc
 
     return wrapped

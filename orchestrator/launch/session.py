@@ -1,0 +1,97 @@
+"""Builds the launch spec of an attempt and asks the probe to start or end it.
+
+Owns what an attempt's program gets: its words, its working folder, its environment. Starts no
+process itself and reads no environment: secrets come in as arguments and leave in the call alone.
+"""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, Protocol
+
+from orchestrator.core.command import quote
+from orchestrator.core.model import Job, Release, Run
+
+_LAUNCH_WITHIN_S = 60.0
+_END_SLACK_S = 60.0
+
+
+class Caller(Protocol):
+    """What a launch needs of a link: calls of the probe's ops, each with a deadline."""
+
+    async def call(self, op: str, *, timeout_s: float, **args: Any) -> Any:
+        """The op's value; OrchError where it fails or the link does."""
+        ...
+
+
+def attempt_dir(run: Run) -> str:
+    """Folder of the run's newest attempt, on the target."""
+    return f"{run.directory}/attempt-{run.attempt}"
+
+
+def launch_spec(
+    job: Job, run: Run, release: Release | None, secrets: Mapping[str, str]
+) -> dict[str, Any]:
+    """The LaunchSpec of the run's newest attempt (its keys: probe/frames.py).
+
+    The environment holds the job's variables, then the run's own, then the secrets. Without a
+    release the working folder is the job's workdir.
+    """
+    folder = release.path if release is not None else job.workdir
+    path_first = []
+    if release is not None and job.setup is not None:
+        path_first.append(f"{release.path}/.venv/bin")
+    python = job.target.python
+    if python is not None and "/" in python:
+        path_first.append(str(PurePosixPath(python).parent))
+    return {
+        "run": run.id,
+        "uid": run.uid,
+        "attempt": run.attempt,
+        "run_dir": run.directory,
+        "attempt_dir": attempt_dir(run),
+        "session": run.session,
+        "socket": job.target.tmux_socket,
+        "argv": command_argv(job.command, run.args),
+        "env": {**job.env, **run.env, **secrets},
+        "cwd": folder,
+        "path_first": path_first,
+        "python_path": [str(PurePosixPath(folder).parent)] if release is not None else [],
+    }
+
+
+def command_argv(command: str | tuple[str, ...], extra: tuple[str, ...]) -> list[str]:
+    """The words to run: a string goes through `sh -c 'exec ...'`, a list is run as it is.
+
+    Extra words of `orch run -- ARGS` come last, as whole words in either form.
+    """
+    if isinstance(command, str):
+        words = [quote(word).decode("utf-8", "surrogateescape") for word in extra]
+        return ["sh", "-c", " ".join(["exec", command, *words])]
+    return [*command, *extra]
+
+
+async def launch(caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Start the attempt of a spec, or find it started: asking again is safe.
+
+    Value: `attempt_dir`, `already`, `session`, `pid`, `started_at`. LaunchError: nothing runs.
+    """
+    answer: dict[str, Any] = await caller.call("launch", timeout_s=_LAUNCH_WITHIN_S, **spec)
+    return answer
+
+
+async def end(caller: Caller, job: Job, run: Run, *, grace_s: float) -> dict[str, Any]:
+    """End the run's processes: SIGTERM, and after `grace_s` seconds SIGKILL; the session too.
+
+    Value: `ended`, `remaining`, `gpus_free_after_s`, `gpu_holders`. Ending what ended is fine.
+    """
+    answer: dict[str, Any] = await caller.call(
+        "end",
+        timeout_s=grace_s + _END_SLACK_S,
+        run=run.id,
+        uid=run.uid,
+        session=run.session,
+        socket=job.target.tmux_socket,
+        attempt_dir=attempt_dir(run),
+        grace_s=grace_s,
+    )
+    return answer

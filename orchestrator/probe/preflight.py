@@ -1,0 +1,274 @@
+"""Op `preflight`: everything that must be true here before a launch, looked at at once.
+
+Owns the checks of the target itself and their remedies. Each is on its own: one that cannot be
+made is a failed check with the reason, never the end of the others. Stdlib only, Python 3.10.
+"""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import gpus, leftovers
+from .clean_env import run_environment
+from .frames import Frame
+from .ops import Progress
+from .tmux import Tmux
+
+Checks = list[Frame]
+
+FREE_GPU_BYTES = 64 * 1024 * 1024
+SHARED_MEMORY_BYTES = 1024**3
+OPEN_FILES = 4096
+SKEW_S = 60.0
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's place for it, not a file of ours
+_PYTHON_WITHIN_S = 30.0
+_VERSIONS = """
+import importlib.metadata, json, sys
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        found[name] = None
+print(json.dumps(found))
+"""
+
+
+def check(name: str, ok: bool, text: str, remedy: str = "", *, critical: bool = True) -> Frame:
+    """One check as the wire has it; the remedy is of use only where it failed."""
+    return {
+        "name": name,
+        "ok": ok,
+        "text": text,
+        "remedy": None if ok else remedy or None,
+        "critical": critical,
+    }
+
+
+def preflight(args: Frame, _progress: Progress) -> Frame:
+    """All checks, and the versions of the packages asked for (None: not installed)."""
+    wanted = args["checks"]
+    checks: Checks = []
+    for name, look in _LOOKS.items():
+        if name in wanted:
+            try:
+                checks += look(wanted[name])
+            except Exception as exc:  # noqa: BLE001  a check that breaks must not hide the others
+                checks.append(check(name, False, f"could not be looked at: {exc}"))
+    session_free = all(item["ok"] for item in checks if item["name"] == "session")
+    if "leftovers" in wanted:
+        checks.append(_leftovers(wanted["leftovers"], may_stop=session_free))
+    if "gpus" in wanted:
+        checks += _gpus(wanted["gpus"])
+    versions, python = _python(wanted["python"])
+    return {"checks": [*checks, python], "versions": versions}
+
+
+def _tmux(_wanted: Frame) -> Checks:
+    path = shutil.which("tmux")
+    text = f"tmux is {path}" if path else "tmux is not installed here"
+    return [check("tmux", path is not None, text, "Install it: apt-get install tmux.")]
+
+
+def _session(wanted: Frame) -> Checks:
+    """A dead session of ours is replaced; a living one, or anybody else's, refuses."""
+    name = wanted["name"]
+    if shutil.which("tmux") is None:
+        return []
+    found = Tmux(wanted.get("socket")).find(name)
+    if found is None:
+        return [check("session", True, f"no tmux session is called {name}")]
+    if found.run is None:
+        return [
+            check(
+                "session", False, f"a tmux session {name} is there, and orch did not start it",
+                f"End it (tmux kill-session -t {name}), or give the job another `session`.",
+            )
+        ]  # fmt: skip
+    if found.uid == wanted.get("uid"):
+        return [check("session", True, f"the session {name} is this run's own")]
+    if found.dead:
+        return [check("session", True, f"the session {name} of {found.run} has ended")]
+    return [
+        check(
+            "session", False, f"the session {name} belongs to {found.run}, which still runs",
+            f"Stop it (orch stop {found.run}), or run with --replace.",
+        )
+    ]  # fmt: skip
+
+
+def _leftovers(wanted: Frame, *, may_stop: bool) -> Frame:
+    """Processes of earlier runs of the job that nobody watches any more."""
+    found = leftovers.of_job(wanted["job"], wanted["workdir"], wanted.get("uid"))
+    if found and wanted["policy"] == "stop" and may_stop:
+        stopped = len(found)
+        found = leftovers.stop(found)
+        if not found:
+            return check("processes", True, f"stopped {stopped} left of earlier runs")
+    if not found:
+        return check("processes", True, "nothing is left of earlier runs")
+    shown = ", ".join(f"{item.pid} ({item.run}: {item.command[:80]})" for item in found[:8])
+    pids = " ".join(str(item.pid) for item in found)
+    return check(
+        "processes",
+        wanted["policy"] == "ignore",
+        f"{len(found)} left of earlier runs: {shown}",
+        f"Run with --replace, end them (kill {pids}), or say `stale_processes: stop`.",
+    )
+
+
+def _gpus(wanted: Frame) -> Checks:
+    frame = gpus.sample_gpus({}, lambda _news: None)
+    if frame["error"]:
+        remedy = "Look at nvidia-smi there; a driver and a library of two versions need a reboot."
+        return [check("gpus", False, frame["error"], remedy, critical=wanted["idle"])]
+    if not frame["samples"]:
+        text = "no GPU is seen here"
+        remedy = "Give the container its /dev/nvidia* devices, or drop `gpus_idle`."
+        return [check("gpus", not wanted["idle"], text, remedy)]
+    held = [text for text in map(_held, frame["samples"]) if text]
+    text = "; ".join(held) or f"{len(frame['samples'])} GPUs are idle"
+    remedy = "Stop what holds them, or run with --replace if it is this job's earlier run."
+    return [check("gpus", not held, text, remedy, critical=wanted["idle"])]
+
+
+def _held(sample: Frame) -> str:
+    """Who holds a GPU; empty where it is idle."""
+    used = sample.get("memory_used_bytes") or 0
+    holders = sample.get("processes") or []
+    if not holders and used <= FREE_GPU_BYTES:
+        return ""
+    names = ", ".join(_holder(holder) for holder in holders) or "a process not seen from here"
+    return f"GPU {sample['index']} has {used / 1024**2:.0f} MiB in use by {names}"
+
+
+def _holder(holder: Frame) -> str:
+    words = [f"PID {holder['pid']}"]
+    words += [f"{key} {holder[key]}" for key in ("run", "container") if holder.get(key)]
+    words += [holder["command"][:80]] if holder.get("command") else []
+    return " ".join(words)
+
+
+def _disk(wanted: Frame) -> Checks:
+    path = wanted["path"]
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    space = os.statvfs(path)
+    free = space.f_bavail * space.f_frsize
+    least = wanted["min_free_bytes"]
+    checks = [
+        check(
+            "disk", free >= least,
+            f"{_size(free)} are free for {wanted['path']}"
+            + (f"; {_size(least)} are asked for" if free < least else ""),
+            "Free some: `orch prune` removes old releases.",
+        )
+    ]  # fmt: skip
+    if space.f_files and space.f_favail < 1000:
+        text = f"{space.f_favail} inodes are free for {wanted['path']}"
+        checks.append(check("inodes", False, text, "Remove small files there."))
+    return checks
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _workdir(wanted: Frame) -> Checks:
+    path = wanted["path"]
+    remedy = "Give the target's user the right to write there, or choose another workdir."
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"x")
+    except OSError as exc:
+        return [check("workdir", False, f"{path} cannot be written: {exc.strerror}", remedy)]
+    return [check("workdir", True, f"{path} can be written")]
+
+
+def _shared_memory(_wanted: Frame) -> Checks:
+    try:
+        space = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        size = 0
+    else:
+        size = space.f_blocks * space.f_frsize
+    return [
+        check(
+            "shm", size >= SHARED_MEMORY_BYTES, f"{_SHARED_MEMORY} has {_size(size)}",
+            "Workers that share tensors need more: mount a tmpfs of 1 GiB or more there.",
+            critical=False,
+        )
+    ]  # fmt: skip
+
+
+def _limits(_wanted: Frame) -> Checks:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ok = soft == resource.RLIM_INFINITY or soft >= OPEN_FILES or hard >= OPEN_FILES
+    text = f"a process may have {soft} files open (at most {hard})"
+    return [check("limits", ok, text, "Raise nofile for the container.", critical=False)]
+
+
+def _clock(wanted: Frame) -> Checks:
+    skew = time.time() - wanted["now"]
+    text = f"the clock differs from the daemon's by {skew:+.1f} s"
+    return [check("clock", abs(skew) < SKEW_S, text, "Set it: chronyc makestep.", critical=False)]
+
+
+def _caches(wanted: Frame) -> Checks:
+    """The folders in which kernels compiled earlier are kept."""
+    bad = []
+    for path in wanted["paths"]:
+        try:
+            os.makedirs(path, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as exc:
+            bad.append(f"{path} ({exc.strerror})")
+    text = f"cannot be written: {', '.join(bad)}" if bad else "compile caches can be written"
+    remedy = "Without them every start compiles anew: give the target's user the right to write."
+    return [check("caches", not bad, text, remedy, critical=False)]
+
+
+def _python(wanted: Frame) -> tuple[dict[str, Any], Frame]:
+    """Ask the job's own interpreter, in the job's own environment."""
+    env = run_environment(
+        dict(wanted["env"]), path_first=list(wanted["path_first"]), python_path=[]
+    )
+    argv = [wanted["python"], "-c", _VERSIONS, *wanted["packages"]]
+    path = shutil.which(argv[0], path=env["PATH"])
+    remedy = "Install it there, or name another under `python:` of the target or `setup:`."
+    if path is None:
+        return {}, check("python", False, f"{argv[0]} is not there", remedy)
+    try:
+        done = subprocess.run(
+            [path, *argv[1:]], env=env, capture_output=True, timeout=_PYTHON_WITHIN_S, check=True
+        )
+        versions = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as exc:
+        return {}, check("python", False, f"{path} does not run: {exc}", remedy)
+    return versions, check("python", True, f"python is {path}")
+
+
+_LOOKS: dict[str, Callable[[Frame], Checks]] = {
+    "tmux": _tmux,
+    "session": _session,
+    "workdir": _workdir,
+    "disk": _disk,
+    "shm": _shared_memory,
+    "limits": _limits,
+    "clock": _clock,
+    "caches": _caches,
+}
+
+OPS = {"preflight": preflight}

@@ -1,0 +1,42 @@
+"""The far side's ops, called in this process on a real folder: a link without the link."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.core import errors
+from orchestrator.probe import environment, preflight, release
+from orchestrator.probe.errors import OpError
+
+OPS: dict[str, Any] = {**release.OPS, **preflight.OPS, **environment.OPS}
+
+
+class NearCaller:
+    """Runs ops in threads; arguments and values go through JSON, as they would on the wire."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.sent_bytes = 0
+
+    async def call(
+        self,
+        op: str,
+        *,
+        timeout_s: float,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        **args: Any,
+    ) -> Any:
+        """One op; its OpError as the daemon's exception of that name."""
+        self.calls.append(op)
+        self.sent_bytes += len(args.get("data", ""))
+        travelled = json.loads(json.dumps(args))
+        async with asyncio.timeout(timeout_s):
+            try:
+                value = await asyncio.to_thread(
+                    OPS[op], travelled, on_progress or (lambda _news: None)
+                )
+            except OpError as exc:
+                kind = getattr(errors, exc.type, errors.OrchError)
+                raise kind(exc.message, remedy=exc.remedy) from exc
+        return json.loads(json.dumps(value))
