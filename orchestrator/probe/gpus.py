@@ -16,8 +16,8 @@ from .ops import Progress
 from .processes import uses_gpu
 
 LIBRARY = "libnvidia-ml.so.1"
-FREE_BELOW_BYTES = 512 * 1024 * 1024
-"""A driver keeps some memory for itself on an idle GPU (616 MiB reserved, 0 used, on an H200)."""
+FREE_BELOW_BYTES = 1024 * 1024 * 1024
+"""Old drivers count their own reserve as used: 615 MiB on an idle H200."""
 FREE_WITHIN_S = 15.0
 FOREIGN_AFTER_S = 3.0
 FREE_LOOK_S = 0.2
@@ -93,7 +93,10 @@ def _sample(nvml: Any, index: int) -> Frame:
             pass
         return None
 
-    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    # Version 2 leaves the driver's own reserve out, as nvidia-smi does; old drivers lack it.
+    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)) or ask(
+        lambda: nvml.nvmlDeviceGetMemoryInfo(handle)
+    )
     rates = ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
     milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
     frame |= {

@@ -1,0 +1,35 @@
+"""The exit record that a relay, or `attempt.sh`, leaves when an attempt ends."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.core.model import ExitRecord
+
+
+def parse_exit_record(text: str | bytes) -> ExitRecord:
+    """The record in the text of an exit file; ValueError where it is none."""
+    record = json.loads(text)
+    if not isinstance(record, dict):
+        raise ValueError("an exit record is a JSON object")  # noqa: TRY004  one error for a bad text
+    return exit_record(record)
+
+
+def exit_record(record: Mapping[str, Any]) -> ExitRecord:
+    """The record of an `exit` frame; ValueError where a number is missing or is none."""
+    try:
+        return ExitRecord(
+            code=_whole(record.get("code")),
+            signal=_whole(record.get("signal")),
+            started_at=float(record["started_at"]),
+            ended_at=float(record["ended_at"]),
+            boot_id=str(record.get("boot_id", "")),
+            log_bytes=int(record.get("log_bytes", 0)),
+            raw=_whole(record.get("raw")),
+        )
+    except (KeyError, TypeError) as exc:
+        raise ValueError(f"no exit record: {exc!r}") from exc
+
+
+def _whole(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,56 @@
+"""What tmux prints, for the plain-shell fallback: its version, its sessions, a captured pane."""
+
+import re
+from dataclasses import dataclass
+
+PANES_FORMAT = (
+    "#{session_name}:#{pane_dead}:#{pane_pid}:#{session_created}:#{@orch_run}:#{@orch_uid}"
+)
+"""For `list-panes -a -F`; a session's name holds no colon."""
+
+_VERSION = re.compile(r"^tmux (?:next-)?(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One session; `dead` once every pane in it has ended, `run` None where orch knows none."""
+
+    name: str
+    dead: bool
+    pane_pids: tuple[int, ...]
+    created: int
+    run: str | None
+    uid: str | None
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Major and minor of `tmux -V` (`tmux 3.3a`, `tmux next-3.5`); None for `tmux master`."""
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def parse_sessions(text: str) -> tuple[Session, ...]:
+    """Sessions of `list-panes -a -F PANES_FORMAT`, in tmux's order; other lines are passed over."""
+    panes: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        cells = line.split(":")
+        if len(cells) == 6 and cells[2].isdigit() and cells[3].isdigit():
+            panes.setdefault(cells[0], []).append(cells)
+    return tuple(_session(name, rows) for name, rows in panes.items())
+
+
+def _session(name: str, rows: list[list[str]]) -> Session:
+    first = rows[0]
+    return Session(
+        name=name,
+        dead=all(row[1] == "1" for row in rows),
+        pane_pids=tuple(int(row[2]) for row in rows),
+        created=int(first[3]),
+        run=first[4] or None,
+        uid=first[5] or None,
+    )
+
+
+def parse_capture(text: str) -> tuple[str, ...]:
+    """Lines of `capture-pane -p -J` without the empty rows below the last one that was written."""
+    return tuple(line.rstrip() for line in text.rstrip().splitlines())
