@@ -34,6 +34,10 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/top                         {"targets": [TargetView]}
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 
+Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
+incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the bytes
+from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView}, launched likewise.
+
 An error is `{"error": {message, remedy, exit_code, checks?, problems?}}` with status 4xx or 5xx;
 in a stream it is the last message, `kind: error` with the same keys.
 """
