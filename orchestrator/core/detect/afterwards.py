@@ -1,0 +1,87 @@
+"""What a line says about the life of the job: it goes on, it is done, it starts again, it gave up.
+
+Owns these few readings of ordinary lines; they are looked at only beside a finding and at a log's end.
+"""
+
+import re
+from enum import StrEnum
+
+from orchestrator.core.parse.traceback import going_on
+
+
+class Sign(StrEnum):
+    """What an ordinary line is a sign of."""
+
+    PROGRESS = "progress"
+    DONE = "done"
+    RESTART = "restart"
+    HANDLED = "handled"
+    FAILED = "failed"
+    QUOTE = "quote"
+    NOISE = "noise"
+    OTHER = "other"
+
+
+_NOISE = re.compile(
+    r"^\s*$|^[-=*_~#. ]{4,}$|(?:User|Future|Deprecation|Runtime|Resource)Warning|^\s+(?:warnings\.)?warn\w*\("
+    r"|destroy_process_group|resource_tracker|leaked (?:semaphore|shared_memory)|^wandb:|^NCCL |NCCL (?:INFO|WARN)"
+    r"|^\s*frame #\d+|^<omitting|^\s+at |closing signal SIG|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCHDYNAMO"
+    r"|^(?:\(\w[\w.-]*\) )?[\w.-]+@[\w.-]+:\S*[$#]|^[$#%] |^logout|^exit$|HYDRA_FULL_ERROR|Set the environment variable"
+    r"|process group has NOT been destroyed|https?://\S+\s*$|^srun: |^slurmstepd: |core dumped|^\s*\^+\s*$"
+)
+_DONE = re.compile(
+    r"\b(?:training|run|job|all|evaluation|finetuning|fine-tuning|pretraining|main)\b.{0,30}\b(?:done|complete[d]?|finished|succeeded|successful(?:ly)?|ended normally)\b"
+    r"|^\W*(?:done|finished|complete[d]?|all done|success|bye|ok)\b[\s!.]*(?:in \d.*|\(.*\))?$"
+    r"|\bfinished (?:training|in \d|after \d|successfully|with exit code 0|step|all)|\bcompleted (?:successfully|training|all|in \d)"
+    r"|exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)[ :=]+0\b|`?max_(?:steps|epochs)=?\S*`? reached|\bfinal (?:loss|checkpoint|model|metrics|eval)"
+    r"|\bsaved? final\b|\breached (?:max|final|target|the last) \w+|[Rr]un summary|training (?:wall )?time|total (?:wall|training) time"
+    r"|\b(?:saved|wrote|exported|uploaded|pushed) (?:the )?(?:final )?(?:model|weights|results|report)\b",
+    re.IGNORECASE,
+)
+_RESTART = re.compile(
+    r"[Rr]estart(?:ing|ed)\b|\b(?:worker|process) group\b.{0,60}(?:restart|start)|\b(?:attempt|retry|try) #?[2-9]\d*\b"
+    r"|[Rr]esum(?:ing|ed) (?:training |run )?(?:from|at)\b|[Rr]equeu(?:e|ed|ing)|[Rr]elaunch(?:ing|ed)"
+)
+_HANDLED = re.compile(
+    r"\b(?:re-?try(?:ing)?|retries|will (?:re)?try|fall(?:ing|s|en)?[ -]?back|fallback|skip(?:ping|ped|s)?|ignor(?:e|ing|ed)|recover(?:ed|ing|y)?"
+    r"|continu(?:e|es|ing|ed)|reduc(?:e|ing|ed) (?:the )?(?:batch|micro)|halv(?:e|ing|ed)|lower(?:ing|ed) (?:the )?batch|trying (?:again|batch|with|the next|next)|non-?fatal|not fatal|handled|swallow(?:ed|ing)"
+    r"|caught|disabl(?:ed|ing)|using (?:eager|the previous|previous|default|cpu|slow)|as expected|expected failure|xfail|simulated|injected|dropp(?:ed|ing)|suppress(?:ed|ing)|next candidate|too big|too large, |does not fit)\b",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"\b(?:exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)|rc|returncode|return code)[ :=]+-?[1-9]\d*\b|\bjob failed\b|\brun failed\b|\btraining failed\b|\baborting\b|\bgiving up\b"
+    r"|(?:make|ninja): \*\*\*|\bFAILED\b|Killed|core dumped|\bfatal\b|\bterminated\b",
+    re.IGNORECASE,
+)
+_QUOTE = re.compile(
+    r"^\s*(?:sample|prompt|completion|generated?|output|input|response|question|answer|target|text|prediction|example|assistant|user|label|reference|hypothesis|expected|decoded)s?(?: ?[\[(#]?\d*[\])]?)?\s*[:>=|]"
+    r"|(?:sample|generat|prompt|completion|example|transcript|old log|previous (?:run|log|attempt|crash)|last (?:run|crash)|log of|contents? of|quot|doc(?:string|umentation)|tail of|begin|replay|dataset|document)",
+    re.IGNORECASE,
+)
+
+
+def sign_of(text: str) -> Sign:
+    """What the line is a sign of; OTHER where it says nothing of the kind."""
+    text = text[:500]
+    if _NOISE.search(text):
+        return Sign.NOISE
+    for pattern, sign in (
+        (_RESTART, Sign.RESTART),
+        (_HANDLED, Sign.HANDLED),
+        (_DONE, Sign.DONE),
+    ):
+        if pattern.search(text):
+            return sign
+    if going_on(text):
+        return Sign.PROGRESS
+    return Sign.FAILED if _FAILED.search(text) else Sign.OTHER
+
+
+def is_handled(text: str) -> bool:
+    """Whether the line says that somebody dealt with the error beside it."""
+    return bool(_HANDLED.search(text[:500]))
+
+
+def announces_quote(text: str) -> bool:
+    """Whether the line introduces text that is data, not the program's own."""
+    return bool(_QUOTE.search(text[:300]))

@@ -1,0 +1,294 @@
+"""A block or a line -> a finding with its signature.
+
+Owns the choice among signatures, and which exception and frame of a chain or wrapper are meant.
+Whether the finding ended anything is the verdict's question.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.core.detect.fingerprint import fingerprint
+from orchestrator.core.detect.places import innermost_in_app
+from orchestrator.core.detect.sighting import Line, Reading, Sighting
+from orchestrator.core.detect.signatures import Signature
+from orchestrator.core.findings import ExceptionText, Finding, Frame, Role
+from orchestrator.core.parse.elastic import RankFailure, read_table
+from orchestrator.core.parse.traceback import CHAIN_CAUSE, Block, Kind, Part
+
+GENERIC = "python_error"
+_FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
+"""What code tries first and handles: another exception while handling it tells more."""
+MAX_TRACEBACK_CHARS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What a block says, once wrappers and chains are seen through."""
+
+    ended: ExceptionText | None
+    root: ExceptionText | None
+    frames: tuple[Frame, ...]
+    """Of the exception that ended it, outermost first."""
+    signature: Signature
+    rank: int | None = None
+    exit_code: int | None = None
+
+
+class Classifier:
+    """Gives blocks and lines their signature; holds the known signatures and nothing else."""
+
+    def __init__(self, signatures: Sequence[Signature], app_roots: Sequence[str] = ()) -> None:
+        self._signatures = tuple(signatures)
+        self._roots = tuple(app_roots)
+        self._by_line = tuple(item for item in self._signatures if item.lines)
+        self._generic = next(item for item in self._signatures if item.id == GENERIC)
+
+    def named(self, signature: str) -> Signature:
+        """The first signature of that id; the one of any Python exception where none has it."""
+        return next((item for item in self._signatures if item.id == signature), self._generic)
+
+    # --- exceptions ---------------------------------------------------------------------------
+
+    def of_text(self, kind: str, said: str, frames: Sequence[Frame] = ()) -> Signature:
+        """The signature of an exception: its dotted type, its whole text, and its stack."""
+        places = [f"{frame.file}:{frame.function}" for frame in frames]
+        for item in self._signatures:
+            if _void(item, said) or not _in_frames(item, places):
+                continue
+            types, says = item.matcher("types"), item.matcher("says")
+            if (types and types.search(kind)) or (says and says.search(said)):
+                return item
+        return self._generic
+
+    def _of_part(self, part: Part) -> Signature:
+        kind = part.exception.type.partition("(")[0] if part.exception else ""
+        return self.of_text(kind, part.said, part.frames)
+
+    def meant(self, block: Block) -> Meant:
+        """What the block is about: the inner exception of a wrapper, the first one of a chain."""
+        if block.kind is Kind.FAULT:
+            return self._meant_fault(block)
+        parts = [part for part in block.parts if part.exception] or block.parts[-1:]
+        chain = _innermost_chain(parts, grouped=block.kind is Kind.GROUP)
+        if table := _table(block):
+            return self._meant_table(table, chain[-1])
+        ended, root = chain[-1], chain[0]
+        known = self._of_chain(chain)
+        if known.id == GENERIC and len(chain) < len(parts):
+            known = next((s for s in map(self._of_part, reversed(parts)) if s.id != GENERIC), known)
+            if known.role is Role.CASCADE:
+                known = self._generic
+        frames = ended.frames
+        if root is not ended and _same(root.exception, ended.exception) and root.frames:
+            frames = root.frames
+        different = root.exception if not _same(root.exception, ended.exception) else None
+        return Meant(ended.exception, different, tuple(frames), known)
+
+    def _of_chain(self, chain: Sequence[Part]) -> Signature:
+        signatures = [self._of_part(part) for part in chain]
+        for index, item in enumerate(signatures[:-1]):
+            if item.id == GENERIC or item.role is Role.CASCADE:
+                continue
+            handled = not chain[index + 1].link.startswith(CHAIN_CAUSE)
+            later = next((s for s in signatures[index + 1 :] if s.id not in _FALLBACKS), None)
+            if handled and item.id in _FALLBACKS and later is not None:
+                continue
+            return item
+        return signatures[-1]
+
+    def _meant_fault(self, block: Block) -> Meant:
+        part = next((item for item in block.parts if item.current and item.frames), block.parts[-1])
+        frames = tuple(reversed(part.frames))
+        said = "\n".join(line for item in block.parts for line in item.message)
+        compiling = any("_dynamo/" in f.file or "_inductor/" in f.file for f in frames)
+        others = [item for item in block.parts if item is not part and item.frames]
+        known = self.named("segfault")
+        if "Fatal Python error" in said and compiling and others:
+            known = replace(known, family=self.named("fx_trace_race").family)
+        return Meant(None, None, frames, known)
+
+    def _meant_table(self, table: list[RankFailure], wrapper: Part) -> Meant:
+        first = next((row for row in table if row.root), table[0])
+        if first.exception is not None:
+            known = self.of_text(first.exception.type, first.text.split("\n  ")[-1], first.frames)
+            known = self.of_text(first.exception.type, _tail(first.text), first.frames)
+            return Meant(first.exception, None, first.frames, known, first.rank, first.exit_code)
+        known = self.named(_BY_EXIT.get(first.exit_code or 0, "elastic_child_failed"))
+        return Meant(
+            wrapper.exception, None, tuple(wrapper.frames), known, first.rank, first.exit_code
+        )
+
+    def of_block(self, reading: Reading) -> Sighting:
+        """The finding of a closed block."""
+        meant = self.meant(reading.block)
+        known = meant.signature
+        frame = meant.frames[-1] if meant.frames else None
+        own = innermost_in_app(meant.frames, self._roots)
+        text = _headline(reading, meant)
+        rank = reading.rank if meant.rank is None else meant.rank
+        finding = Finding(
+            signature=known.id,
+            role=known.role,
+            line=reading.first.number,
+            text=text[:2000],
+            rank=rank,
+            thread=reading.thread,
+            traceback=_cut("\n".join(reading.lines)),
+            exception=meant.ended,
+            root_exception=meant.root,
+            frame=frame,
+            in_app_frame=own,
+            severity=known.severity,
+            transient=known.transient,
+            family=known.family or known.id,
+            fingerprint=fingerprint(
+                signature=known.id, exception=meant.ended, frame=frame, in_app_frame=own, text=text
+            ),
+            title=known.title,
+            offset=reading.first.offset,
+            last_line=reading.last_number,
+            ends=_ends(reading),
+            truncated=reading.block.headless or not _whole(reading.block),
+        )
+        return Sighting(
+            finding=finding,
+            key=reading.key,
+            context=reading.context or _fault_context(reading.block),
+            level=reading.level,
+            block=True,
+            exit_code=meant.exit_code,
+            before=reading.before,
+        )
+
+    # --- lines ----------------------------------------------------------------------------------
+
+    def of_line(self, line: Line) -> Sighting | None:
+        """The finding of a line outside of every block; None for nearly every line."""
+        for item in self._by_line:
+            lines = item.matcher("lines")
+            if lines is None or not lines.search(line.rest) or _void(item, line.rest):
+                continue
+            return Sighting(
+                finding=Finding(
+                    signature=item.id,
+                    role=item.role,
+                    line=line.number,
+                    text=line.rest.strip()[:2000],
+                    rank=line.prefix.rank,
+                    severity=item.severity,
+                    transient=item.transient,
+                    family=item.family or item.id,
+                    fingerprint=fingerprint(
+                        signature=item.id,
+                        exception=None,
+                        frame=None,
+                        in_app_frame=None,
+                        text=line.rest.strip(),
+                    ),
+                    title=item.title,
+                    offset=line.offset,
+                    last_line=line.number,
+                    ends=item.ends,
+                ),
+                key=line.prefix.key,
+                level=line.prefix.level,
+            )
+        return None
+
+
+_BY_EXIT = {
+    -9: "host_oom",
+    137: "host_oom",
+    -11: "segfault",
+    139: "segfault",
+    -6: "segfault",
+    134: "segfault",
+    -7: "segfault",
+    -4: "segfault",
+    -8: "segfault",
+    -15: "interrupted",
+    143: "interrupted",
+    -2: "interrupted",
+    130: "interrupted",
+}
+
+
+def by_exit_code(code: int) -> str:
+    """The signature that an exit code or negative signal alone stands for."""
+    return _BY_EXIT.get(code, "elastic_child_failed")
+
+
+def _void(item: Signature, text: str) -> bool:
+    unless = item.matcher("unless")
+    return unless is not None and unless.search(text) is not None
+
+
+def _in_frames(item: Signature, places: Sequence[str]) -> bool:
+    frames = item.matcher("frames")
+    return frames is None or any(frames.search(place) for place in places)
+
+
+def _innermost_chain(parts: Sequence[Part], *, grouped: bool) -> Sequence[Part]:
+    """The parts that tell: behind the last wrapper, or a group's first leaf."""
+    starts = [index for index, part in enumerate(parts) if part.inner]
+    if not starts:
+        return parts
+    if grouped:
+        stop = next((i for i in starts[1:]), len(parts))
+        return parts[starts[0] : stop]
+    return parts[starts[-1] :]
+
+
+def _same(one: ExceptionText | None, other: ExceptionText | None) -> bool:
+    return one is None or other is None or one == other
+
+
+def _table(block: Block) -> list[RankFailure]:
+    part = next(
+        (p for p in block.parts if p.exception and "ChildFailedError" in p.exception.type), None
+    )
+    return read_table(part.message) if part is not None else []
+
+
+def _tail(text: str) -> str:
+    """The exception's own lines at the end of a recorded traceback."""
+    lines = text.split("\n")
+    starts = [i for i, line in enumerate(lines) if re.match(r"^  \S", line)]
+    return "\n".join(line.strip() for line in lines[starts[0] :]) if starts else text
+
+
+def _headline(reading: Reading, meant: Meant) -> str:
+    if meant.ended is not None:
+        return f"{meant.ended.type}: {meant.ended.message}".rstrip(": ")
+    said = [line for part in reading.block.parts for line in part.message]
+    return said[0] if said else reading.first.rest.strip()
+
+
+def _fault_context(block: Block) -> str:
+    """A faulthandler dump that no fatal error asked for tells where a program was, no more."""
+    if block.kind is not Kind.FAULT:
+        return ""
+    said = "\n".join(line for part in block.parts for line in part.message)
+    return "" if "Fatal Python error" in said else "dump"
+
+
+def _whole(block: Block) -> bool:
+    return block.complete or block.kind is Kind.FAULT
+
+
+def _ends(reading: Reading) -> str | None:
+    match reading.context:
+        case "thread":
+            return "thread"
+        case "child":
+            return "rank"
+        case _:
+            return None
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_TRACEBACK_CHARS:
+        return text
+    half = MAX_TRACEBACK_CHARS // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"

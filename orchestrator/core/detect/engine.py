@@ -1,0 +1,197 @@
+"""The streaming reader of a log: chunks of bytes in, findings out, one verdict at the end.
+
+Owns the walk over the bytes: lines that no pattern names are counted and forgotten; around the
+others it cleans, weaves and classifies. Memory is bounded whatever the input.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from orchestrator.core.detect.classify import Classifier
+from orchestrator.core.detect.prefilter import Prefilter
+from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
+from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.detect.verdict import Case, conclude
+from orchestrator.core.detect.weave import Weaver
+from orchestrator.core.findings import Finding, Verdict
+from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import KernelEvent
+from orchestrator.core.parse.terminal import clean, read_prefix
+
+SLAB_BYTES = 1 << 20
+MAX_LINE_BYTES = 1 << 16
+TAIL_BYTES = 1 << 15
+WATCH_LINES = 60
+"""Ordinary lines that are read behind a finding, to see whether life goes on."""
+KEEP_SIGHTINGS = 400
+KEEP_LINES = 3000
+
+
+class Engine:
+    """Reads one attempt's log as it grows; `feed`, `quiet`, and `close` once."""
+
+    def __init__(self, rules: Sequence[Signature] = (), app_roots: Sequence[str] = ()) -> None:
+        signatures = (*rules, *load())
+        self._classifier = Classifier(signatures, app_roots)
+        self._prefilter = Prefilter([p for item in signatures for p in item.lines])
+        self._signatures = signatures
+        self._weaver = Weaver()
+        self._rest = b""
+        self._offset = 0
+        """Of the first byte of `_rest`."""
+        self._number = 1
+        """Of the line that begins there."""
+        self._watch = 0
+        self._tail = b""
+        self._first: list[Sighting] = []
+        self._last: deque[Sighting] = deque(maxlen=KEEP_SIGHTINGS)
+        self._said: list[Spoken] = []
+        self._said_last: deque[Spoken] = deque(maxlen=KEEP_LINES)
+        self._headless = False
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def feed(self, chunk: bytes, t: float | None = None) -> list[Finding]:  # noqa: ARG002  # part of the interface: hang detection reads it
+        """Takes the next bytes of the log and returns the findings whose blocks ended in them."""
+        data = self._rest + chunk
+        cut = data.rfind(b"\n") + 1
+        if len(data) - cut > MAX_LINE_BYTES:
+            cut = max(cut, data.rfind(b"\r") + 1)
+            if len(data) - cut > MAX_LINE_BYTES:
+                cut = len(data)
+        self._rest = data[cut:]
+        found: list[Finding] = []
+        start = 0
+        while start < cut:
+            stop = min(start + SLAB_BYTES, cut)
+            if stop < cut:
+                stop = data.rfind(b"\n", start, stop) + 1 or stop
+            found += self._slab(data[start:stop])
+            start = stop
+        return found
+
+    def quiet(self) -> list[Finding]:
+        """Called when 250 ms passed without a byte: ends the blocks that are complete."""
+        found: list[Finding] = []
+        if self._rest and (not self._weaver.idle or self._watch):
+            data, self._rest = self._rest, b""
+            found += self._slab(data)
+        return found + [self._note(reading) for reading in self._weaver.settle()]
+
+    def close(
+        self, exit_record: ExitRecord | None = None, kernel: Sequence[KernelEvent] = ()
+    ) -> Verdict:
+        """The verdict; the engine takes nothing more."""
+        if self._rest:
+            data, self._rest = self._rest, b""
+            self._slab(data)
+        for reading in self._weaver.finish():
+            self._note(reading)
+        case = Case(
+            sightings=(*self._first, *self._last),
+            said=(*self._said, *self._said_last),
+            tail=tuple(self._tail_lines()),
+            lines=self._number - 1,
+            exit_record=exit_record,
+            kernel=tuple(kernel),
+        )
+        return conclude(case, self._classifier)
+
+    # --- the walk ---------------------------------------------------------------------------------
+
+    def _slab(self, data: bytes) -> list[Finding]:
+        """Reads whole lines: those a pattern names, and those that follow while something is open."""
+        found: list[Finding] = []
+        ends = sorted(set(self._prefilter.ends(data)))
+        position, counted, hit = 0, 0, 0
+        while position < len(data):
+            if self._weaver.idle and not self._watch:
+                while hit < len(ends) and ends[hit] <= position:
+                    hit += 1
+                if hit == len(ends):
+                    break
+                position = max(position, data.rfind(b"\n", 0, max(ends[hit] - 1, 0)) + 1)
+                self._number += data.count(b"\n", counted, position)
+                counted = position
+                self._recall(data, position)
+                self._watch = 1
+            stop = data.find(b"\n", position) + 1 or len(data)
+            found += self._line(data[position:stop], self._offset + position, self._number)
+            self._number += 1
+            position = counted = stop
+        self._number += data.count(b"\n", counted)
+        self._offset += len(data)
+        self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+        return found
+
+    def _recall(self, data: bytes, position: int) -> None:
+        """Gives the weaver the two lines above the one that woke it."""
+        above = (
+            (self._tail[-2048:] + data[:position])[-2048:]
+            if position < 2048
+            else data[position - 2048 : position]
+        )
+        lines = above.split(b"\n")[-3:-1]
+        for index, raw in enumerate(lines, start=self._number - len(lines)):
+            text = clean(raw)[-1]
+            self._weaver.recall(Line(index, 0, text, read_prefix(text)))
+
+    def _line(self, raw: bytes, offset: int, number: int) -> list[Finding]:
+        found: list[Finding] = []
+        self._watch = max(0, self._watch - 1)
+        for text in clean(raw):
+            line = Line(number, offset, text, read_prefix(text))
+            taken, closed = self._weaver.feed(line)
+            found += [self._note(reading) for reading in closed]
+            if taken:
+                continue
+            sighting = self._classifier.of_line(line)
+            if sighting is not None:
+                self._keep(sighting)
+                found.append(sighting.finding)
+            elif text:
+                self._say(Spoken(number, line.prefix.key, line.prefix.level, line.rest))
+        return found
+
+    def _note(self, reading: Reading) -> Finding:
+        sighting = self._classifier.of_block(reading)
+        self._keep(sighting)
+        return sighting.finding
+
+    def _keep(self, sighting: Sighting) -> None:
+        self._watch = WATCH_LINES
+        if len(self._first) < KEEP_SIGHTINGS:
+            self._first.append(sighting)
+        else:
+            self._last.append(sighting)
+
+    def _say(self, spoken: Spoken) -> None:
+        if len(self._said) < KEEP_LINES:
+            self._said.append(spoken)
+        else:
+            self._said_last.append(spoken)
+
+    def _tail_lines(self) -> Iterable[Spoken]:
+        """The last lines of the log, read or not."""
+        raw = self._tail.split(b"\n")
+        if raw and not raw[-1]:
+            raw.pop()
+        first = self._number - len(raw)
+        for index, line in enumerate(raw[-200:], start=max(first, first + len(raw) - 200)):
+            for text in clean(line)[-1:]:
+                prefix = read_prefix(text)
+                yield Spoken(index, prefix.key, prefix.level, text[prefix.width :])
+
+
+def diagnose(
+    chunks: Iterable[bytes],
+    rules: Sequence[Signature] = (),
+    app_roots: Sequence[str] = (),
+    exit_record: ExitRecord | None = None,
+    kernel: Sequence[KernelEvent] = (),
+) -> Verdict:
+    """The verdict on a whole log given in chunks of any size."""
+    engine = Engine(rules, app_roots)
+    for chunk in chunks:
+        engine.feed(chunk)
+    return engine.close(exit_record, kernel)

@@ -1,0 +1,23 @@
+"""Whose code a frame is: the user's own, or a library's."""
+
+import re
+from collections.abc import Sequence
+
+from orchestrator.core.findings import Frame
+
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages/|/lib(?:64)?/python\d|\\lib\\|^<|/\.pyenv/versions/|/conda/lib/|/torch/_?(?:nn|utils|distributed|dynamo|inductor|functorch|autograd|fx|cuda|optim)/"
+    r"|/torchinductor_|/torch_compile_debug/|\.triton/cache/|/opt/pytorch/|^/usr/lib/|/python3\.\d+/|/bin/(?:torchrun|accelerate|deepspeed|pytest|ray|python[\d.]*)$|^torch/|^ray::|^\./?$"
+)
+
+
+def in_app(frame: Frame, roots: Sequence[str] = ()) -> bool:
+    """Whether the frame is in the user's own code: below one of the roots, or in no library."""
+    if any(frame.file.startswith(root) for root in roots):
+        return "site-packages/" not in frame.file
+    return not _LIBRARY.search(frame.file.replace("\\", "/"))
+
+
+def innermost_in_app(frames: Sequence[Frame], roots: Sequence[str] = ()) -> Frame | None:
+    """The last of the frames, given outermost first, that is the user's own; None without one."""
+    return next((frame for frame in reversed(frames) if in_app(frame, roots)), None)

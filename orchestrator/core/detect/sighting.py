@@ -1,0 +1,77 @@
+"""What the reading of a log hands to the verdict: a closed block or a telling line, with its place.
+
+Owns the values between the weaver and the verdict; decides nothing.
+"""
+
+from dataclasses import dataclass, field
+
+from orchestrator.core.findings import Finding
+from orchestrator.core.parse.terminal import Prefix
+from orchestrator.core.parse.traceback import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the log as it was read."""
+
+    number: int
+    offset: int
+    text: str
+    """Cleaned of escapes."""
+    prefix: Prefix
+
+    @property
+    def rest(self) -> str:
+        """The text behind rank tags, times and levels."""
+        return self.text[self.prefix.width :]
+
+
+@dataclass(slots=True)
+class Reading:
+    """A block with the place where it stood and what was said just before it."""
+
+    block: Block
+    first: Line
+    key: str
+    """Who spoke; empty where nothing said so."""
+    rank: int | None
+    level: str
+    """Of the logger that wrote it, where one did."""
+    context: str = ""
+    """`thread`, `child`, `ignored`, `logging`, `future`, or empty."""
+    thread: str | None = None
+    last_number: int = 0
+    before: tuple[str, ...] = ()
+    lines: list[str] = field(default_factory=list)
+    shape: str = ""
+    """A prefix of no known form that stands on each of its lines, digits as `\\d+`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A finding with what the verdict weighs: how it was printed and by whom."""
+
+    finding: Finding
+    key: str = ""
+    context: str = ""
+    level: str = ""
+    quoted: bool = False
+    """Inside of text that is data: a sample, a prompt, an old log."""
+    caught: bool = False
+    """The lines beside it say that it was handled."""
+    block: bool = False
+    """From a stack; else from a line of its own."""
+    exit_code: int | None = None
+    """From a launcher's table: how the rank named in it ended."""
+    before: tuple[str, ...] = ()
+    """The lines just above a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """An ordinary line near a finding or at the log's end."""
+
+    number: int
+    key: str
+    level: str
+    text: str

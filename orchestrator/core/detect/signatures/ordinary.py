@@ -1,0 +1,135 @@
+"""Signatures of native deaths, interruptions, numbers gone bad, and every other Python exception."""
+
+from orchestrator.core.detect.signatures.model import Signature, signature
+from orchestrator.core.model import Severity
+
+SIGNATURES: tuple[Signature, ...] = (
+    signature(
+        id="nan_loss",
+        title="The loss or a gradient became NaN or infinite, and the run stopped itself",
+        cause=(
+            "A value overflowed or an operation was undefined, and a check in the code or autograd's"
+            " anomaly mode ended the run. The cause lies before the step that noticed it."
+        ),
+        next_steps=(
+            "Go back to the last finite step: its batch, learning rate and gradient norm.",
+            "fp16: look at the loss scale; bf16 has the range. Clip gradients, warm up longer.",
+            "torch.autograd.set_detect_anomaly(True) on that batch names the operation.",
+        ),
+        types=(r"NaNLoss\w*", r"NanLoss\w*", r"NonFinite\w*", r"FloatingPointError"),
+        says=(
+            r"returned nan values in its \d+th output",
+            r"(?i:\bloss\b.{0,60}\b(?:is|was|became|went|=|:|of|are)?\s*(?:now )?\(?(?:nan|inf|-inf|infinite|non-?finite|not finite))\b",
+            r"(?i:\b(?:nan|inf|non-?finite|not finite|infinite)\b.{0,40}\b(?:loss|grad(?:ient)?s?|grad_?norm)\b)",
+            r"(?i:\b(?:grad(?:ient)?s?|grad_?norm|total norm)\b.{0,60}\b(?:is|are|contains?|became|non-?finite)\b.{0,20}\b(?:nan|inf|non-?finite)\b)",
+            r"The total norm of order .{0,80}is non-finite",
+            r"Minimum loss scale reached",
+            r"[Cc]urrent loss scale already at minimum",
+            r"(?i:contains? (?:nan|inf)|nan detected|nan encountered|(?:nan|inf) found)",
+        ),
+        lines=(
+            r"(?i:\b(?:nan|non-?finite|inf)\b.{0,60}\b(?:abort|stopp?ing|exiting|terminat|halt|giving up))",
+            r"(?i:\b(?:abort|stopp?ing|exiting|terminat|halt)\w*\b.{0,60}\b(?:nan|non-?finite)\b)",
+        ),
+        ends="process",
+    ),
+    signature(
+        id="segfault",
+        title="The program died of a memory fault or an abort in native code",
+        cause=(
+            "Native code read or wrote outside its memory, or called abort. Extensions built for another"
+            " torch, two copies of one library, and races inside compilers are the usual reasons."
+        ),
+        next_steps=(
+            "Run with python -X faulthandler (or PYTHONFAULTHANDLER=1) to see the Python stack.",
+            "Check the extensions against this torch; gdb -batch -ex bt on a core dump.",
+            "If the stack is inside a torch.compile and other threads were alive: see fx_trace_race.",
+        ),
+        transient=None,
+        references=("https://docs.python.org/3/library/faulthandler.html",),
+        says=(
+            r"Fatal Python error: ",
+            r"terminated with signal SIG(?:SEGV|ABRT|BUS|ILL|FPE)",
+            r"killed by signal: (?:Segmentation fault|Aborted|Illegal instruction|Floating point)",
+            r"died with <Signals\.SIG(?:SEGV|ABRT|BUS|ILL|FPE)",
+            r"Signal (?:11|6|7|4|8) \(SIG\w+\) received",
+            r"terminate called ",
+            r"BrokenProcessPool",
+            r"terminated abruptly",
+        ),
+        lines=(
+            r"Fatal Python error: ",
+            r"^terminate called (?:after throwing|without an active|recursively)",
+            r"(?:^|[:\s\]])(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Trace/breakpoint trap)(?: +\(core dumped\))?(?: +[\"'\S].*)?$",
+            r"\*\*\* (?:SIG(?:SEGV|ABRT|BUS|ILL|FPE)|Process received signal)",
+            r"Signal: (?:Segmentation fault|Aborted|Bus error) \(\d+\)",
+            r"!!!!!!! Segfault encountered !!!!!!!",
+            r"^(?:free|malloc|realloc|munmap_chunk|corrupted)\S{0,40}(?:\(\)|size|double|unsorted).{0,80}(?:invalid|corrupt|double free|mismatch)",
+            r"^double free or corruption",
+            r"stack smashing detected",
+            r"\[\d+\]: segfault at [0-9a-f]+ ip",
+            r"exited with (?:exit )?code (?:139|134|135|136|132)\b",
+            r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:139|134|-11|-6)\b",
+            r"Caught signal (?:11|6|7) \(",
+            r"Process \d+ (?:was )?(?:killed|terminated) (?:by|with) signal (?:11|6|SIGSEGV|SIGABRT)",
+        ),
+        ends="process",
+    ),
+    signature(
+        id="interrupted",
+        title="The run was interrupted from outside",
+        cause=(
+            "A person, a scheduler or a time limit ended it with a signal. It is no bug of the program."
+        ),
+        next_steps=(
+            "Resume from the newest checkpoint.",
+            "Save a checkpoint on SIGTERM where the scheduler preempts.",
+        ),
+        severity=Severity.WARNING,
+        transient=True,
+        types=(
+            r"KeyboardInterrupt",
+            r"SignalException",
+            r"SIGTERMException",
+            r"PreemptionError",
+            r"Preempted\w*",
+        ),
+        says=(
+            r"got signal: (?:15|2|1)\b",
+            r"Signal (?:15|2|1) \(SIG\w+\) received",
+            r"terminated with signal SIG(?:TERM|INT|HUP)",
+        ),
+        lines=(
+            r"CANCELLED AT .{0,60}(?:DUE TO|\*\*\*)",
+            r"DUE TO (?:TIME LIMIT|PREEMPTION|JOB REQUEUE|NODE FAILURE)",
+            r"Received (?:SIGTERM|SIGINT|SIGHUP|signal (?:15|2)\b|Signals\.SIG(?:TERM|INT))",
+            r"Received \d+ death signal, shutting down workers",
+            r"^(?:\S+: line \d+: +\d+ )?Terminated(?: +\S.*)?$",
+            r"exited with (?:exit )?code (?:143|130)\b",
+            r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:143|130|-15|-2)\b",
+            r"[Pp]reempt(?:ed|ion notice|ion)\b.{0,80}(?:terminat|evict|shut|stopp|signal)",
+            r"(?:[Cc]aught|[Gg]ot|[Hh]andling) (?:SIGTERM|SIGINT|signal (?:15|2|SIGTERM|SIGINT))\b",
+            r"^\^C",
+            r"Interrupted by user",
+        ),
+        ends="process",
+    ),
+    signature(
+        id="python_error",
+        title="A Python exception ended the program",
+        cause="The code raised an exception that nothing caught. The innermost line of your own code is the place to look.",
+        next_steps=(
+            "Open the line named as the innermost frame of your own code.",
+            "Run that step alone on the CPU with the same configuration.",
+        ),
+        types=(r".+",),
+        lines=(
+            r"^\S{1,80}: error: (?:the following arguments are required|unrecognized arguments|argument |invalid |ambiguous option|one of the arguments|too few|expected )",
+            r"^(?:/\S+/)?python[\d.]*: can't open file ",
+            r"^(?:bash|sh|zsh|/bin/\w+|/usr/bin/env)\S*: .{0,200}(?:command not found|No such file or directory|Permission denied)$",
+            r"^hydra\.errors\.",
+            r"^Usage: \S+ \[OPTIONS\]",
+        ),
+        ends="process",
+    ),
+)

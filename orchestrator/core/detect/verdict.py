@@ -1,0 +1,331 @@
+"""Findings, the log's end, the exit record and the kernel -> the one verdict.
+
+Owns the questions "did it end?" and "which finding explains the end?". Text is weighed here, never
+read anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.core.detect.afterwards import Sign, is_handled, sign_of
+from orchestrator.core.detect.classify import Classifier, by_exit_code
+from orchestrator.core.detect.sighting import Sighting, Spoken
+from orchestrator.core.findings import (
+    MAX_EVIDENCE_LINES,
+    Certainty,
+    Finding,
+    Outcome,
+    Role,
+    Verdict,
+)
+from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
+
+MAX_FINDINGS = 200
+NEAR_LINES = 3
+_HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
+_TIERS = {
+    "elastic_child_failed": 5,
+    "interrupted": 4,
+    "nccl_timeout": 2,
+    "nccl_error": 2,
+}
+_NEEDED_THREADS = (
+    "worker",
+    "train",
+    "drafter",
+    "rank",
+    "gpu",
+    "cuda",
+    "step",
+    "main",
+    "model",
+    "replica",
+    "target",
+    "pipeline",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that is known when an attempt has ended, or a file has been read."""
+
+    sightings: tuple[Sighting, ...]
+    said: tuple[Spoken, ...]
+    tail: tuple[Spoken, ...]
+    lines: int
+    exit_record: ExitRecord | None = None
+    kernel: tuple[KernelEvent, ...] = ()
+
+
+def conclude(case: Case, classifier: Classifier) -> Verdict:
+    """The verdict on a case; the exit record, where there is one, outweighs the text."""
+    court = _Court(case, classifier)
+    if case.exit_record is not None:
+        return court.by_record(case.exit_record)
+    return court.by_text()
+
+
+class _Court:
+    """The weighing of one case."""
+
+    def __init__(self, case: Case, classifier: Classifier) -> None:
+        self._case = case
+        self._classifier = classifier
+        self._sightings = sorted(case.sightings, key=lambda item: item.finding.line)
+        taken = [(s.finding.line, s.finding.last_line) for s in self._sightings if s.block]
+        seen: dict[int, Spoken] = {item.number: item for item in case.said}
+        for item in case.tail:
+            if not any(first <= item.number <= last for first, last in taken):
+                seen.setdefault(item.number, item)
+        self._said = sorted(seen.values(), key=lambda item: item.number)
+        self._signs = [(item, sign_of(item.text)) for item in self._said]
+
+    # --- the two ways ------------------------------------------------------------------------------
+
+    def by_text(self) -> Verdict:
+        """From what was printed alone."""
+        fatal = [
+            item for item in self._sightings if self._may_end(item) and not self._survived(item)
+        ]
+        if not fatal:
+            return self._fine(Certainty.LIKELY, "nothing in the text ended the program")
+        root = self._root(fatal)
+        return self._verdict(root, fatal, Certainty.LIKELY if root.level else Certainty.CERTAIN)
+
+    def by_record(self, record: ExitRecord) -> Verdict:
+        """From how the process ended; the text says why."""
+        if record.code == 0:
+            return self._fine(Certainty.CERTAIN, "the exit code is 0")
+        possible = [item for item in self._sightings if self._may_end(item)]
+        fatal = [item for item in possible if not self._survived(item)] or possible[-1:]
+        code = -record.signal if record.signal is not None else record.code
+        if code == -9 and (oom := self._kernel_oom()) is not None:
+            return self._verdict(oom, [oom, *fatal], Certainty.CERTAIN)
+        if fatal:
+            return self._verdict(self._root(fatal), fatal, Certainty.CERTAIN)
+        return self._by_code(code)
+
+    def _by_code(self, code: int | None) -> Verdict:
+        """No text explains the end: the code or signal alone does."""
+        signature = by_exit_code(code if code is not None else 1)
+        if signature == "elastic_child_failed":
+            signature = "python_error"
+        known = self._classifier.named(signature)
+        last = self._said[-1] if self._said else None
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        finding = Finding(
+            signature=signature,
+            role=Role.ROOT,
+            line=last.number if last else 0,
+            text=last.text if last else how,
+            severity=known.severity,
+            transient=known.transient,
+            family=known.family or known.id,
+            title=known.title,
+            ends="process",
+            last_line=last.number if last else 0,
+        )
+        sighting = Sighting(finding=finding)
+        verdict = self._verdict(sighting, [sighting], Certainty.GUESS)
+        return replace(verdict, certainty_reason=f"only the {how} says so; nothing was printed")
+
+    def _kernel_oom(self) -> Sighting | None:
+        event = next((e for e in self._case.kernel if e.kind is KernelEventKind.OOM_KILL), None)
+        if event is None:
+            return None
+        known = self._classifier.named("host_oom")
+        return Sighting(
+            finding=Finding(
+                signature="host_oom",
+                role=Role.ROOT,
+                line=0,
+                text=event.text,
+                severity=known.severity,
+                transient=known.transient,
+                family="host_oom",
+                title=known.title,
+                ends="process",
+            )
+        )
+
+    # --- did it end? -------------------------------------------------------------------------------
+
+    def _may_end(self, item: Sighting) -> bool:
+        if item.context in _HARMLESS_CONTEXTS or item.quoted:
+            return False
+        return item.level not in ("W", "I", "D") or item.finding.ends == "process"
+
+    def _survived(self, item: Sighting) -> bool:
+        """Whether the text shows that the job went on in spite of it."""
+        later = [(s, sign) for s, sign in self._signs if s.number > item.finding.last_line]
+        near = [pair for pair in later if pair[0].number <= item.finding.last_line + NEAR_LINES]
+        done = any(sign is Sign.DONE for _, sign in later)
+        alive = [
+            s for s, sign in later if sign in (Sign.PROGRESS, Sign.DONE) and _speaks_for(s, item)
+        ]
+        if any(sign in (Sign.HANDLED, Sign.RESTART) for _, sign in near):
+            return not self._dies_later(item) or bool(alive)
+        if item.level and any(is_handled(text) for text in item.before[-1:]):
+            return True
+        if item.key.startswith("[rank") and item.block and not item.level:
+            return done or self._restarted(later)
+        if item.context in ("thread", "child"):
+            needed = any(word in (item.finding.thread or "").lower() for word in _NEEDED_THREADS)
+            return done or (len(alive) >= 3 and not needed)
+        return bool(alive)
+
+    def _restarted(self, later: Sequence[tuple[Spoken, Sign]]) -> bool:
+        again = next((i for i, (_, sign) in enumerate(later) if sign is Sign.RESTART), None)
+        return again is not None and any(sign is Sign.PROGRESS for _, sign in later[again:])
+
+    def _dies_later(self, item: Sighting) -> bool:
+        return any(
+            other.finding.line > item.finding.last_line and self._may_end(other)
+            for other in self._sightings
+        )
+
+    # --- which one? --------------------------------------------------------------------------------
+
+    def _root(self, fatal: Sequence[Sighting]) -> Sighting:
+        tiers = {id(item): _tier(item) for item in fatal}
+        best = min(tiers.values())
+        first = fatal[0]
+        if best >= 2:
+            earlier = [s for s in self._sightings if s not in fatal and self._explains(s, first)]
+            if earlier:
+                return earlier[-1]
+        table = next((s for s in fatal if s.exit_code is not None), None)
+        strong = [item for item in fatal if tiers[id(item)] == best]
+        if table is not None and len(strong) > 1:
+            named = [s for s in strong if s.finding.rank == table.finding.rank and s is not table]
+            strong = named or strong
+        if (
+            first.finding.signature == "interrupted"
+            and strong[0].finding.signature == "python_error"
+        ):
+            return first
+        return strong[0]
+
+    def _explains(self, item: Sighting, end: Sighting) -> bool:
+        """Whether something seen earlier, after which other ranks still printed, explains the end."""
+        between = [
+            sign for s, sign in self._signs if item.finding.last_line < s.number < end.finding.line
+        ]
+        return (
+            self._may_end(item)
+            and not item.level
+            and item.finding.line < end.finding.line
+            and _tier(item) < 2
+            and not any(sign in (Sign.RESTART, Sign.HANDLED, Sign.DONE) for sign in between)
+        )
+
+    # --- the document ------------------------------------------------------------------------------
+
+    def _verdict(self, root: Sighting, fatal: Sequence[Sighting], certainty: Certainty) -> Verdict:
+        finding = self._told(root, fatal)
+        known = self._classifier.named(finding.signature)
+        outcome = self._outcome(finding, root)
+        return Verdict(
+            verdict=outcome,
+            crash=True,
+            signature=finding.signature,
+            title=finding.title,
+            severity=finding.severity,
+            transient=finding.transient,
+            family=finding.family,
+            fingerprint=finding.fingerprint or None,
+            exception=finding.exception,
+            root_exception=finding.root_exception,
+            frame=finding.frame,
+            in_app_frame=finding.in_app_frame,
+            rank=finding.rank,
+            thread=finding.thread,
+            line=finding.line,
+            truncated=finding.truncated,
+            cause=known.cause,
+            next_steps=known.next_steps,
+            references=known.references,
+            findings=self._findings(root, fatal),
+            traceback=finding.traceback,
+            evidence=_evidence(finding, fatal),
+            certainty=Certainty.LIKELY if finding.truncated else certainty,
+            certainty_reason="the log was cut" if finding.truncated else "",
+            ends=finding.ends or "process",
+        )
+
+    def _told(self, root: Sighting, fatal: Sequence[Sighting]) -> Finding:
+        """The root with what a stack of the same signature says where it has none itself."""
+        finding = root.finding
+        if root.exit_code is not None and root.exit_code < 0:
+            return replace(finding, exception=None, frame=None, in_app_frame=None)
+        if finding.exception is not None or finding.frame is not None:
+            return finding
+        for other in fatal:
+            same = other.finding
+            if same.signature == finding.signature and same.exception is not None:
+                return replace(same, line=finding.line, text=finding.text, offset=finding.offset)
+        return finding
+
+    def _outcome(self, finding: Finding, root: Sighting) -> Outcome:
+        if finding.signature == "interrupted":
+            return Outcome.STOPPED
+        if finding.signature == "host_oom" and finding.exception is None:
+            return Outcome.KILLED
+        return Outcome.CRASHED
+
+    def _findings(self, root: Sighting, fatal: Sequence[Sighting]) -> tuple[Finding, ...]:
+        out = []
+        for item in self._sightings[:MAX_FINDINGS]:
+            out.append(replace(item.finding, role=_role(item, root, fatal)))
+        return tuple(out)
+
+    def _fine(self, certainty: Certainty, reason: str) -> Verdict:
+        findings = tuple(
+            replace(item.finding, role=Role.DIAGNOSTIC) for item in self._sightings[:MAX_FINDINGS]
+        )
+        return Verdict(
+            verdict=Outcome.OK,
+            crash=False,
+            title="No crash",
+            findings=findings,
+            certainty=certainty,
+            certainty_reason=reason,
+        )
+
+
+def _tier(item: Sighting) -> int:
+    signature = item.finding.signature
+    if (
+        signature == "segfault"
+        and item.finding.frame is None
+        and "Segmentation" not in item.finding.text
+    ):
+        return 3 if item.exit_code in (None, -6, 134) else 1
+    return _TIERS.get(signature, 0)
+
+
+def _speaks_for(spoken: Spoken, item: Sighting) -> bool:
+    return not item.key or not spoken.key or spoken.key == item.key
+
+
+def _role(item: Sighting, root: Sighting, fatal: Sequence[Sighting]) -> Role:
+    if item is root:
+        return Role.ROOT
+    if item not in fatal:
+        return Role.TEARDOWN if item.context == "ignored" else Role.DIAGNOSTIC
+    if item.finding.signature == root.finding.signature:
+        return Role.CONFIRMATION
+    return Role.CASCADE if item.finding.line >= root.finding.line else item.finding.role
+
+
+def _evidence(finding: Finding, fatal: Sequence[Sighting]) -> tuple[str, ...]:
+    lines = [f"{finding.line}: {finding.text}"] if finding.line else [finding.text]
+    if finding.in_app_frame is not None:
+        frame = finding.in_app_frame
+        lines.append(f"{finding.line}: {frame.file}:{frame.line} in {frame.function}")
+    for item in fatal:
+        entry = f"{item.finding.line}: {item.finding.text}"
+        if entry not in lines:
+            lines.append(entry)
+    return tuple(line[:300] for line in lines[:MAX_EVIDENCE_LINES])

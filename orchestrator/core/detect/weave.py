@@ -1,0 +1,219 @@
+"""Lines of several speakers -> the blocks of each.
+
+Owns the routing: which line belongs to which open stack where ranks are interleaved, and where a
+stack begins and ends. What a block means is decided in `classify`.
+"""
+
+import re
+from collections import deque
+
+from orchestrator.core.detect.sighting import Line, Reading
+from orchestrator.core.parse.traceback import (
+    HEADER,
+    Block,
+    Kind,
+    Offer,
+    Part,
+    exception_of,
+    frame_of,
+    going_on,
+)
+
+MAX_OPEN = 128
+_THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
+_CHILD = re.compile(r"^Process (?P<name>[\w:.-]{1,80}(?:-\d+)*):\s*$")
+_IGNORED = re.compile(
+    r"Exception ignored (?:in|on|while|from)|Error in (?:atexit\.|sys\.(?:excepthook|unraisablehook))"
+)
+_FUTURE = re.compile(
+    r"(?:Task|Future) exception was never retrieved|^Exception in callback |^future: <"
+)
+_FAULT_START = re.compile(
+    r"Fatal Python error:|^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!|^(?:Current t|T)hread 0x[0-9a-f]+|^Stack \(most recent call first\)"
+)
+_NOTE_STACK = re.compile(
+    r"Call stack:|from user code:|User stack trace|Traceback of forward call|Original traceback:"
+    r"|created at|Stack Trace|\(Triggered internally"
+)
+_RAY = re.compile(r"^(?:\w+\.)*(?:RayTaskError|RayActorError)|ray::")
+
+
+class Weaver:
+    """Takes lines in order and gives back the blocks that ended; bounded in what it holds open."""
+
+    def __init__(self) -> None:
+        self.open: list[Reading] = []
+        self._recent: deque[Line] = deque(maxlen=4)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no block is open."""
+        return not self.open
+
+    def feed(self, line: Line) -> tuple[bool, list[Reading]]:
+        """Whether the line belongs to a block, and the blocks that it ended."""
+        taken, closed = self._offer(line)
+        if not taken and (reading := self._start(line)) is not None:
+            self.open.append(reading)
+            taken = True
+            if len(self.open) > MAX_OPEN:
+                closed.append(self.open.pop(0))
+        if line.text:
+            self._recent.append(line)
+        return taken, closed
+
+    def recall(self, line: Line) -> None:
+        """A line above the next one, which was not read when it went by."""
+        if line.text and all(line.number > item.number for item in self._recent):
+            self._recent.append(line)
+
+    def settle(self) -> list[Reading]:
+        """Ends the blocks that are complete: nothing came for a while."""
+        done = [item for item in self.open if item.block.complete or item.block.kind is Kind.FAULT]
+        self.open = [item for item in self.open if item not in done]
+        return done
+
+    def finish(self) -> list[Reading]:
+        """Ends all blocks: the log is over."""
+        done, self.open = self.open, []
+        return done
+
+    def _offer(self, line: Line) -> tuple[bool, list[Reading]]:
+        closed: list[Reading] = []
+        for reading in self._candidates(line):
+            text = _own(reading, line)
+            answer = reading.block.offer(text)
+            if answer is Offer.TAKEN:
+                reading.last_number = line.number
+                if len(reading.lines) < 3000:
+                    reading.lines.append(line.text)
+                return True, closed
+            if answer is Offer.ENDED:
+                self.open.remove(reading)
+                closed.append(reading)
+        return False, closed
+
+    def _candidates(self, line: Line) -> list[Reading]:
+        """The open blocks of the line's speaker: one that repeats another first, then the newest."""
+        mine = [item for item in self.open if item.key == line.prefix.key]
+        if (
+            not mine
+            and not line.prefix.key
+            and (frame_of(line.text) or line.text.startswith("    "))
+        ):
+            mine = self.open[-1:]
+        if len(mine) < 2:
+            return mine
+        mine = sorted(mine, key=lambda item: -item.last_number)
+        text = line.rest
+        for behind in sorted(mine, key=lambda item: len(item.block.text)):
+            position = len(behind.block.text)
+            ahead = (other.block.text for other in mine if other is not behind)
+            if any(len(other) > position and other[position] == text for other in ahead):
+                return [behind, *(item for item in mine if item is not behind)]
+        return mine
+
+    def _start(self, line: Line) -> Reading | None:
+        rest = line.rest
+        header = HEADER.search(rest)
+        if header is not None:
+            return self._headed(line, header.start())
+        if _FAULT_START.search(rest):
+            block = Block(Kind.FAULT, headless=False)
+            if "Fatal Python error" in rest or "Timeout (" in rest:
+                block.part.message = [rest[_fault_at(rest) :]]
+            else:
+                block.offer(rest)
+            return self._reading(line, block)
+        if (frame := frame_of(rest)) is not None and rest[:1] in (" ", "F"):
+            if any(_NOTE_STACK.search(item.text) for item in list(self._recent)[-1:]):
+                return None
+            block = Block(Kind.PYTHON, headless=True)
+            block.part.frames.append(frame)
+            block.text.append(rest)
+            return self._reading(line, block)
+        return self._loose(line, rest)
+
+    def _headed(self, line: Line, column: int) -> Reading:
+        rest = line.rest
+        kind = Kind.PYTHON
+        if "Exception Group" in rest or rest.lstrip().startswith("| "):
+            kind = Kind.GROUP
+        elif "\u2500" in rest:
+            kind = Kind.RICH
+        before = rest[:column]
+        block = Block(kind)
+        reading = self._reading(line, block)
+        if kind is Kind.PYTHON and before:
+            block.indent = len(before) - len(before.lstrip())
+            if before.strip():
+                reading.shape = re.sub(r"\d+", r"\\d+", re.escape(before))
+        return reading
+
+    def _loose(self, line: Line, rest: str) -> Reading | None:
+        found = exception_of(rest, sure=True)
+        if found is None or going_on(found.message[:80]):
+            return None
+        block = Block(Kind.LOOSE, headless=True)
+        block._close_part(found, rest)  # noqa: SLF001  # the block starts at its exception
+        block.text.append(rest)
+        return self._reading(line, block)
+
+    def _reading(self, line: Line, block: Block) -> Reading:
+        prefix = line.prefix
+        reading = Reading(
+            block=block,
+            first=line,
+            key=prefix.key,
+            rank=prefix.rank,
+            level=prefix.level,
+            last_number=line.number,
+            before=tuple(item.text for item in self._recent),
+            lines=[line.text],
+        )
+        same = [
+            item for item in self._recent if item.prefix.key == prefix.key or not item.prefix.key
+        ]
+        _name_context(reading, [item for item in same][-2:])
+        return reading
+
+
+def _name_context(reading: Reading, before: list[Line]) -> None:
+    """Reads the lines that announce a stack: whose it is, and whether anyone will care."""
+    for line in reversed(before):
+        text = line.rest
+        if thread := _THREAD.search(text):
+            reading.context, reading.thread = "thread", thread["name"].strip()
+        elif child := _CHILD.match(text):
+            reading.context, reading.thread = "child", child["name"]
+        elif _IGNORED.search(text):
+            reading.context = "ignored"
+        elif "--- Logging error ---" in text:
+            reading.context = "logging"
+        elif _FUTURE.search(text):
+            reading.context = "future"
+        elif line.prefix.level and not line.prefix.native and line is before[-1]:
+            reading.level = reading.level or line.prefix.level
+            continue
+        else:
+            continue
+        if line.prefix.rank is not None and reading.rank is None:
+            reading.rank = line.prefix.rank
+        return
+
+
+def _own(reading: Reading, line: Line) -> str:
+    """The line as the block should read it, without a prefix of the block's own making."""
+    text = line.rest
+    if reading.shape and (found := re.match(reading.shape, text)):
+        return text[found.end() :]
+    return text
+
+
+def _fault_at(text: str) -> int:
+    return max(text.find("Fatal Python error"), text.find("Timeout ("), 0)
+
+
+def parts_of(block: Block) -> list[Part]:
+    """The parts of a block that carry something."""
+    return [part for part in block.parts if part.exception or part.frames]

@@ -1,0 +1,377 @@
+"""Stacks as programs print them: one block of lines -> its frames and exceptions.
+
+Owns the grammar of Python tracebacks (chained, grouped, inside a wrapper, boxed by rich) and of
+faulthandler's dumps. A block is offered line after line and says which ones are its own; what a
+block means is decided elsewhere.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.core.findings import ExceptionText, Frame
+
+MAX_MESSAGE_LINES = 80
+MAX_STRANGERS = 200
+"""Lines of others that may stand between two lines of one block."""
+MAX_FRAMES = 1200
+MAX_TEXT_LINES = 3000
+
+
+class Kind(StrEnum):
+    """What sort of stack a block is."""
+
+    PYTHON = "python"
+    GROUP = "group"
+    RICH = "rich"
+    FAULT = "fault"
+    LOOSE = "loose"
+    """An exception's line alone, its stack cut off or never printed."""
+
+
+class Offer(StrEnum):
+    """What a block says to a line."""
+
+    TAKEN = "taken"
+    PASSED = "passed"
+    ENDED = "ended"
+
+
+HEADER = re.compile(r"(?:Traceback|Exception Group Traceback) \(most recent call last\)(?::|\b)")
+FRAME = re.compile(r'\bFile "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,400}))?$')
+OPEN_FRAME = re.compile(
+    r'^\s*File "[^"]*(?:"(?:,(?: l?(?:i?(?:n?(?:e?(?: \d*(?:, ?(?:in?)? ?)?)?)?)?)?)?)?)?$'
+)
+"""A frame cut in the middle, as a pane does at its right edge."""
+FAULT_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,400})$')
+RICH_FRAME = re.compile("^(?P<file>.{1,1000}):(?P<line>\\d{1,7}) in (?P<function>.{1,200})$")
+EXCEPTION = re.compile(
+    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?::(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
+)
+_STRONG = re.compile(
+    r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failed|Failure|Failures|Timeout|Abort"
+    r"|Aborted|Cancelled|Unsupported|Hit|OutOfResources|Traceback|Group|Killed|Full|Empty|Stopped"
+    r"|Refused|Violation|Fault|NotFound|Lost|Died|Preempted|Pruned|Skip|Missing|Invalid|Denied"
+    r"|Found|Reached|Limit|Exceeded|Again|Overflow|Underflow|Mismatch)(?:\(.*\))?$"
+)
+SURE = re.compile(
+    r"(?:Error|Exception|Interrupt|SystemExit|Exit|Unsupported|RemoteTraceback)(?:\(.*\))?$"
+)
+_CHAIN = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception:"
+    r"|During handling of the above exception, another exception occurred:)"
+)
+CHAIN_CAUSE = "The above exception was the direct cause"
+_ANNOUNCES = re.compile(
+    r"Caught \w+ in |terminated with the following error:|Original Traceback|RemoteTraceback"
+    r"|ray::|Traceback of TorchScript|The original cause is|TrainingFailedError|RayTaskError"
+    r"|ActorDiedError|Process \d+ terminated"
+)
+_LONG = re.compile(
+    r"CUDA error|CUDA driver|NCCL error|_dynamo|_inductor|Weights only|[Tt]riton|PTXAS|DistBackend"
+    r"|ProcessRaised|ValidationError|state_dict|cuDNN|Caught |ChildFailedError|RayTaskError|HTTPError"
+    r"|BackendCompilerFailed|CppCompileError|InductorError|Unsupported|RemoteTraceback|AcceleratorError"
+    r"|TorchScript|following operation failed|Expected to have finished|NCCL Backend|DistNetworkError"
+    r"|DistStoreError|size mismatch|We couldn't connect|CompilationError|marked (?:as )?ready"
+)
+_LINKED = re.compile(
+    r"^(?:CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Device-side assert"
+    r"|Set TORCHDYNAMO|You can suppress|import torch\._dynamo|Set TORCH_LOGS|from user code:"
+    r"|While executing|Original traceback:|Original Traceback|Last error:|nccl\w+Error:|Exception raised from"
+    r"|frame #\d+:|Search for `|Check the documentation|Please file an issue|set TORCH|The stack trace of"
+    r"|Call using|Original exception|Parameter indices which|In addition, you can set|making sure all"
+    r"|To execute this test|Error in Last|If reserved|See documentation|GPU \d+ has|Note:|-- Process"
+    r'|"""|Unhandled|Hint|Explanation|Developer debug|For more details|Last call|C\+\+ CapturedTraceback)'
+)
+_PROGRESS_WORD = re.compile(
+    r"^(?:Epoch|Step|Iter|Iteration|Loss|Train|Training|Val|Valid|Eval|Batch|Test|Saving|Saved|Total"
+    r"|Using|Loading|Loaded|INFO|Note|Warning|Rank|Time|Resuming|Retrying|Done|Finished)\b",
+)
+
+
+def frame_of(text: str) -> Frame | None:
+    """The frame that a line of a Python or faulthandler stack names."""
+    if 'File "' not in text:
+        return None
+    if fault := FAULT_FRAME.match(text):
+        number = int(fault[2]) if fault[2].isdigit() else 0
+        return Frame(file=fault[1], line=number, function=fault[3])
+    if found := FRAME.search(text):
+        return Frame(file=found[1], line=int(found[2]), function=found[3] or "<module>")
+    return None
+
+
+def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
+    """The exception that a line names at its start; `sure` asks for a name that can be no other."""
+    found = EXCEPTION.match(text)
+    if found is None or _PROGRESS_WORD.match(text):
+        return None
+    name = found["type"]
+    last = name.split("(", 1)[0].rpartition(".")[2]
+    if sure and not (SURE.search(name) and (":" in text or not found["message"])):
+        return None
+    if not (_STRONG.search(last) or last[:1].isupper() or "." in name):
+        return None
+    if found["bare"] and not _STRONG.search(last):
+        return None
+    return ExceptionText(type=name, message=(found["message"] or found["bare"] or "").strip())
+
+
+@dataclass(slots=True)
+class Part:
+    """One stack of a block with the exception below it; mutable while the block is read."""
+
+    inner: bool = False
+    """Printed inside the message of the part before: the wrapper's content."""
+    link: str = ""
+    """The sentence that joins it to the part before; empty for the first."""
+    thread: str = ""
+    frames: list[Frame] = field(default_factory=list)
+    exception: ExceptionText | None = None
+    message: list[str] = field(default_factory=list)
+    """All lines of the message, the first being the exception's own."""
+    current: bool = True
+    """False for the stacks of other threads in a faulthandler dump."""
+
+    @property
+    def said(self) -> str:
+        """Exception and message as one text."""
+        return "\n".join(self.message)
+
+    def innermost(self, kind: Kind) -> Frame | None:
+        """The frame where it happened; faulthandler prints that one first."""
+        if not self.frames:
+            return None
+        return self.frames[0] if kind is Kind.FAULT else self.frames[-1]
+
+
+@dataclass(slots=True)
+class Block:
+    """A stack being read; `offer` it lines until it has ended."""
+
+    kind: Kind
+    parts: list[Part] = field(default_factory=lambda: [Part()])
+    text: list[str] = field(default_factory=list)
+    state: str = "frames"
+    """`frames`, `message`, or `between` two parts of a chain."""
+    headless: bool = False
+    """Its first line is not in the log."""
+    indent: int = 0
+    strangers: int = 0
+    pending: str = ""
+    """A frame cut by a pane's edge, waiting for its other half."""
+    edge: int = 0
+    """Width at which lines of this block were cut; 0 where none was."""
+    blanks: int = 0
+    long_message: bool = False
+
+    @property
+    def part(self) -> Part:
+        """The part that is being read."""
+        return self.parts[-1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether an exception stands at its end."""
+        return self.state == "message" and self.part.exception is not None
+
+    def offer(self, text: str) -> Offer:
+        """Whether the line is the block's own; the text is without prefix and escapes."""
+        if self.kind is Kind.FAULT:
+            answer = self._offer_fault(text)
+        elif self.kind is Kind.RICH:
+            answer = self._offer_rich(text)
+        else:
+            answer = self._offer_python(self._dedent(text))
+        if answer is Offer.TAKEN:
+            self.strangers = 0
+            if len(self.text) < MAX_TEXT_LINES:
+                self.text.append(text)
+        elif answer is Offer.PASSED:
+            self.strangers += 1
+            if self.strangers > MAX_STRANGERS:
+                return Offer.ENDED
+        return answer
+
+    def _dedent(self, text: str) -> str:
+        if self.kind is Kind.GROUP:
+            return _margin(text)
+        if self.indent and not text[: self.indent].strip():
+            return text[self.indent :]
+        return text
+
+    def _offer_python(self, text: str) -> Offer:
+        if self.state == "frames":
+            return self._offer_frame(text)
+        if self.state == "between":
+            return self._offer_between(text)
+        return self._offer_message(text)
+
+    def _offer_frame(self, text: str) -> Offer:
+        if self.pending:
+            return self._join(text)
+        if (frame := frame_of(text)) is not None:
+            if len(self.part.frames) < MAX_FRAMES:
+                self.part.frames.append(frame)
+            return Offer.TAKEN
+        if OPEN_FRAME.match(text):
+            self.pending = text
+            return Offer.TAKEN
+        if text[:1] in (" ", "\t"):
+            return Offer.TAKEN if self.part.frames else Offer.PASSED
+        if not text:
+            return Offer.PASSED
+        if HEADER.search(text):
+            return Offer.PASSED
+        if (exception := exception_of(text)) is not None:
+            self._close_part(exception, text)
+            return Offer.TAKEN
+        return Offer.PASSED
+
+    def _join(self, text: str) -> Offer:
+        """The second half of a frame that a pane cut; a cut loses no character but blanks."""
+        whole = self.pending + text
+        self.edge = len(self.pending)
+        frame = frame_of(whole)
+        if frame is None and len(whole) < 2000 and OPEN_FRAME.match(whole):
+            self.pending = whole
+            return Offer.TAKEN
+        self.pending = ""
+        if frame is None:
+            return self._offer_frame(text)
+        self.part.frames.append(frame)
+        return Offer.TAKEN
+
+    def _close_part(self, exception: ExceptionText, text: str) -> None:
+        self.part.exception = exception
+        self.part.message = [text]
+        self.long_message = bool(_LONG.search(text)) or not exception.message
+        self.state, self.blanks = "message", 0
+
+    def _offer_between(self, text: str) -> Offer:
+        if not text.strip():
+            return Offer.TAKEN
+        if HEADER.search(text):
+            self.state = "frames"
+            if "\u2500" in text:
+                self.kind = Kind.RICH
+            return Offer.TAKEN
+        return Offer.PASSED
+
+    def _offer_message(self, text: str) -> Offer:
+        bare = text.strip()
+        if not bare:
+            self.blanks += 1
+            return Offer.TAKEN if self.blanks < 4 else Offer.ENDED
+        if _CHAIN.match(bare):
+            self.parts.append(Part(link=bare))
+            self.state = "between"
+            return Offer.TAKEN
+        if HEADER.search(text):
+            return self._offer_inner(text)
+        if self.kind is Kind.GROUP and bare[:1] in "+|":
+            return Offer.TAKEN
+        if self._continues(text):
+            if len(self.part.message) < MAX_MESSAGE_LINES:
+                self.part.message.append(text)
+            if not self.part.exception or not self.part.exception.message:
+                self._first_words(bare)
+            self.blanks = 0
+            return Offer.TAKEN
+        return Offer.ENDED
+
+    def _first_words(self, text: str) -> None:
+        if self.part.exception is not None and not text.startswith(("=", "-", "*", '"""')):
+            self.part.exception = ExceptionText(type=self.part.exception.type, message=text[:2000])
+
+    def _offer_inner(self, text: str) -> Offer:
+        inside = text[:1] in (" ", "\t", "|") or any(
+            _ANNOUNCES.search(line) for line in self.part.message[-4:] + self.text[-2:]
+        )
+        if self.kind is not Kind.GROUP and not inside:
+            return Offer.ENDED
+        self.parts.append(Part(inner=True))
+        self.state = "frames"
+        self.indent = max(0, len(text) - len(text.lstrip()))
+        return Offer.TAKEN
+
+    def _continues(self, text: str) -> bool:
+        if len(self.part.message) >= MAX_MESSAGE_LINES:
+            return False
+        if self.edge and self.text and len(self.text[-1]) == self.edge:
+            return True
+        if _LINKED.match(text.strip()):
+            return True
+        if text[:1] in (" ", "\t"):
+            return self.blanks == 0 or self.long_message
+        return self.long_message and not going_on(text)
+
+    def _offer_rich(self, text: str) -> Offer:
+        if "\u2570" in text:
+            if "\u2502" in text:
+                return Offer.TAKEN
+            self.pending = ""
+            self.kind = Kind.PYTHON
+            return Offer.TAKEN
+        bare = text.strip()
+        if not bare.startswith("\u2502"):
+            return Offer.PASSED if bare else Offer.TAKEN
+        inside = bare.strip("\u2502").strip()
+        whole = self.pending + inside
+        if (found := RICH_FRAME.match(whole)) and _looks_like_path(found["file"]):
+            self.part.frames.append(
+                Frame(
+                    file=found["file"], line=int(found["line"]), function=found["function"].strip()
+                )
+            )
+            self.pending = ""
+        elif _looks_like_path(whole) and " " not in whole and len(whole) < 1000:
+            self.pending = whole
+        else:
+            self.pending = ""
+        return Offer.TAKEN
+
+    def _offer_fault(self, text: str) -> Offer:
+        if (thread := _THREAD.match(text)) is not None:
+            current = thread["current"] is not None
+            if self.part.frames or self.part.thread:
+                self.parts.append(Part())
+            self.part.thread, self.part.current = thread["name"] or "", current
+            return Offer.TAKEN
+        if (frame := frame_of(text)) is not None:
+            self.part.frames.append(frame)
+            return Offer.TAKEN
+        if not text.strip() or _FAULT_NOTE.match(text):
+            return Offer.TAKEN
+        return Offer.ENDED if self.part.frames else Offer.PASSED
+
+
+_THREAD = re.compile(
+    r"^(?P<current>Current t)?(?:T|t)?(?:hread 0x[0-9a-f]+|(?<=t)hread 0x[0-9a-f]+)?(?: \[(?P<name>[^\]]{1,80})\])?"
+    r"(?:Stack)? ?\(most recent call first\):"
+)
+_FAULT_NOTE = re.compile(
+    r"^(?:Extension modules:|  Binary file \"|Python runtime state:|  <no Python frame>|  <cannot get"
+    r"|  \.\.\.|Segmentation fault$|Aborted$|Bus error$|Floating-point|Illegal instruction$"
+    r"|Current thread's C stack|  Garbage-collecting|  <truncated|<Cannot show)"
+)
+_GOING_ON = re.compile(
+    r"(?:\b(?:step|iter|iteration|epoch|loss|batch|lr|it/s|s/it|tok(?:en)?s?/s(?:ec)?|samples/s|eta|acc)\b.{0,40}\d"
+    r"|\d+%\|)",
+    re.IGNORECASE,
+)
+
+
+def going_on(text: str) -> bool:
+    """Whether the line reads as a training job's own: a step, a loss, a progress bar."""
+    return bool(_GOING_ON.search(text[:400]))
+
+
+def _looks_like_path(text: str) -> bool:
+    return text.startswith(("/", "~", "<", "./", "../")) or bool(re.match(r"[A-Za-z]:\\", text))
+
+
+def _margin(text: str) -> str:
+    """A line of an exception group without the `|` and `+` of its depth."""
+    found = re.match(r"^(?:\s*[|+](?:-\+-[^|]*|-+[^|]*)? ?)+", text)
+    return text[found.end() :] if found else text
