@@ -25,17 +25,16 @@ class LogBytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogGap:
-    """Bytes of the output that cannot be had any more."""
+    """Bytes of the output that cannot be had any more; no offset counts them."""
 
     offset: int
+    """Where they are missing."""
     size: int
     reason: str
+    """`disk_full`, `truncated` or `rotated`."""
+    end: int
+    """Where the output goes on: `offset`, or 0 where its file began anew."""
     at: float
-
-    @property
-    def end(self) -> int:
-        """Offset behind the last lost byte."""
-        return self.offset + self.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

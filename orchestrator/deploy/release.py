@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from orchestrator.core.errors import OrchError
+from orchestrator.core.errors import DeployError, OrchError
 from orchestrator.core.model import Job, Release
 from orchestrator.deploy.bundle import Bundle, read_pieces
 from orchestrator.deploy.provenance import Provenance, describe
+from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe import manifest as wire
 
 PIECE_BYTES = 1024 * 1024
@@ -105,7 +106,8 @@ OnProgress = Callable[[DeployProgress], None]
 
 async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
     """What deploying the bundle would do; asks the target and changes nothing there."""
-    answer = await caller.call(
+    answer = await _asked(
+        caller,
         "release_offer",
         timeout_s=_OFFER_WITHIN_S,
         workdir=job.workdir,
@@ -163,10 +165,19 @@ async def deploy(
     )
 
 
+async def _asked(caller: Caller, op: str, **args: Any) -> Any:
+    """One call; DeployError where the op failed there, so that nothing was switched."""
+    try:
+        return await caller.call(op, **args)
+    except CallFailed as exc:
+        raise DeployError(exc.message, remedy=exc.remedy) from exc
+
+
 async def _abandon(caller: Caller, job: Job, bundle: Bundle) -> None:
     """Have what was sent removed; where that fails too, the next deploy does it."""
     with contextlib.suppress(OrchError):
-        await caller.call(
+        await _asked(
+            caller,
             "release_abandon",
             timeout_s=_ABANDON_WITHIN_S,
             workdir=job.workdir,
@@ -203,7 +214,8 @@ async def _send(
                 sent = seen
             if packed is None:
                 return
-            await caller.call(
+            await _asked(
+                caller,
                 "release_blobs",
                 timeout_s=_PIECE_WITHIN_S,
                 workdir=job.workdir,
@@ -242,7 +254,8 @@ async def _commit(
             )
         )
 
-    answer: dict[str, Any] = await caller.call(
+    answer: dict[str, Any] = await _asked(
+        caller,
         "release_commit",
         timeout_s=_SETUP_WITHIN_S if plan.setup else _COMMIT_WITHIN_S,
         on_progress=told,
@@ -260,16 +273,16 @@ async def rollback(caller: Caller, job: Job, digest: str | None = None) -> dict[
 
     Value: `before`, `current`, `path`, `release` (its record). DeployError: nothing was changed.
     """
-    answer: dict[str, Any] = await caller.call(
-        "release_switch", timeout_s=_COMMIT_WITHIN_S, workdir=job.workdir, digest=digest
+    answer: dict[str, Any] = await _asked(
+        caller, "release_switch", timeout_s=_COMMIT_WITHIN_S, workdir=job.workdir, digest=digest
     )
     return answer
 
 
 async def releases(caller: Caller, job: Job) -> dict[str, Any]:
     """Value: `current`, and `releases`, newest deploy first, each with its provenance."""
-    answer: dict[str, Any] = await caller.call(
-        "release_list", timeout_s=_OFFER_WITHIN_S, workdir=job.workdir
+    answer: dict[str, Any] = await _asked(
+        caller, "release_list", timeout_s=_OFFER_WITHIN_S, workdir=job.workdir
     )
     return answer
 
@@ -281,7 +294,8 @@ async def prune(
 
     `protect`: releases of runs that have not ended. Value: `removed`, `kept`, `environments`.
     """
-    answer: dict[str, Any] = await caller.call(
+    answer: dict[str, Any] = await _asked(
+        caller,
         "release_prune",
         timeout_s=_COMMIT_WITHIN_S,
         workdir=job.workdir,

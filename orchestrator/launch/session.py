@@ -9,7 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from orchestrator.core.command import quote
+from orchestrator.core.errors import LaunchError
 from orchestrator.core.model import Job, Release, Run
+from orchestrator.link.probe_channel import CallFailed
 
 _LAUNCH_WITHIN_S = 60.0
 _END_SLACK_S = 60.0
@@ -37,12 +39,6 @@ def launch_spec(
     release the working folder is the job's workdir.
     """
     folder = release.path if release is not None else job.workdir
-    path_first = []
-    if release is not None and job.setup is not None:
-        path_first.append(f"{release.path}/.venv/bin")
-    python = job.target.python
-    if python is not None and "/" in python:
-        path_first.append(str(PurePosixPath(python).parent))
     return {
         "run": run.id,
         "uid": run.uid,
@@ -54,9 +50,20 @@ def launch_spec(
         "argv": command_argv(job.command, run.args),
         "env": {**job.env, **run.env, **secrets},
         "cwd": folder,
-        "path_first": path_first,
+        "path_first": path_first(job, release),
         "python_path": [str(PurePosixPath(folder).parent)] if release is not None else [],
     }
+
+
+def path_first(job: Job, release: Release | None) -> list[str]:
+    """Folders before the standard PATH: the release's environment, the target's interpreter."""
+    folders = []
+    if release is not None and job.setup is not None:
+        folders.append(f"{release.path}/.venv/bin")
+    python = job.target.python
+    if python is not None and "/" in python:
+        folders.append(str(PurePosixPath(python).parent))
+    return folders
 
 
 def command_argv(command: str | tuple[str, ...], extra: tuple[str, ...]) -> list[str]:
@@ -75,7 +82,10 @@ async def launch(caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
 
     Value: `attempt_dir`, `already`, `session`, `pid`, `started_at`. LaunchError: nothing runs.
     """
-    answer: dict[str, Any] = await caller.call("launch", timeout_s=_LAUNCH_WITHIN_S, **spec)
+    try:
+        answer: dict[str, Any] = await caller.call("launch", timeout_s=_LAUNCH_WITHIN_S, **spec)
+    except CallFailed as exc:
+        raise LaunchError(exc.message, remedy=exc.remedy) from exc
     return answer
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.core import errors
+from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe import environment, preflight, release
 from orchestrator.probe.errors import OpError
 
@@ -27,7 +27,7 @@ class NearCaller:
         on_progress: Callable[[dict[str, Any]], None] | None = None,
         **args: Any,
     ) -> Any:
-        """One op; its OpError as the daemon's exception of that name."""
+        """One op; its OpError as the link would raise it."""
         self.calls.append(op)
         self.sent_bytes += len(args.get("data", ""))
         travelled = json.loads(json.dumps(args))
@@ -37,6 +37,7 @@ class NearCaller:
                     OPS[op], travelled, on_progress or (lambda _news: None)
                 )
             except OpError as exc:
-                kind = getattr(errors, exc.type, errors.OrchError)
-                raise kind(exc.message, remedy=exc.remedy) from exc
+                raise CallFailed(
+                    exc.message, target="near", op=op, error_type=exc.type, remedy=exc.remedy
+                ) from exc
         return json.loads(json.dumps(value))

@@ -1,0 +1,96 @@
+"""Asks a target everything that must be true before a launch, in one call.
+
+Owns which checks a job's policy makes critical, and the packages' versions. The looks themselves
+are the probe's (probe/preflight.py).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from orchestrator.core.errors import Check, PreflightRefused
+from orchestrator.core.model import Job, Release, Run
+from orchestrator.launch.session import Caller, path_first
+
+LEAST_FREE_BYTES = 1024**3
+_WITHIN_S = 90.0
+_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
+
+
+async def preflight(
+    caller: Caller, job: Job, run: Run, release: Release | None, *, now: float
+) -> tuple[Check, ...]:
+    """All checks, failed and passed; `now` is the daemon's time, unix seconds.
+
+    Changes nothing on the target, but that `stale_processes: stop` ends what it names.
+    """
+    answer = await caller.call(
+        "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now)
+    )
+    checks = tuple(Check(**item) for item in answer["checks"])
+    return (*checks, *_packages(job.preflight.packages, answer["versions"]))
+
+
+def require(checks: tuple[Check, ...]) -> None:
+    """PreflightRefused, with every failed check and its remedy, where a critical one failed."""
+    failed = [check for check in checks if not check.ok and check.critical]
+    if failed:
+        words = "; ".join(
+            f"{check.text}. {check.remedy}" if check.remedy else check.text for check in failed
+        )
+        raise PreflightRefused(f"preflight refused, nothing was launched: {words}", checks=checks)
+
+
+def _wanted(job: Job, run: Run, release: Release | None, now: float) -> dict[str, Any]:
+    policy = job.preflight
+    env = {**job.env, **run.env}
+    caches = [env[name] for name in _CACHE_VARIABLES if env.get(name)]
+    return {
+        "tmux": {},
+        "session": {"name": run.session, "socket": job.target.tmux_socket, "uid": run.uid},
+        "leftovers": {
+            "job": job.name,
+            "workdir": job.workdir,
+            "uid": run.uid,
+            "policy": policy.stale_processes,
+        },
+        "gpus": {"idle": policy.gpus_idle},
+        "workdir": {"path": job.workdir},
+        "disk": {
+            "path": job.workdir,
+            "min_free_bytes": policy.min_free_disk_bytes or LEAST_FREE_BYTES,
+        },
+        "shm": {},
+        "limits": {},
+        "clock": {"now": now},
+        "caches": {"paths": caches},
+        "python": {
+            "python": job.target.python or "python3",
+            "path_first": path_first(job, release),
+            "env": env,
+            "packages": sorted(policy.packages),
+        },
+    }
+
+
+def _packages(wanted: Mapping[str, str], versions: Mapping[str, str | None]) -> tuple[Check, ...]:
+    """One check for each constraint; none where the interpreter itself could not be asked."""
+    return tuple(
+        _package(name, wanted[name], versions[name]) for name in wanted if name in versions
+    )
+
+
+def _package(name: str, wanted: str, found: str | None) -> Check:
+    remedy = f"Install {name}{wanted} in the job's environment, or change `preflight.packages`."
+    if found is None:
+        return Check(
+            name="packages", ok=False, text=f"{name} is not installed ({wanted})", remedy=remedy
+        )
+    try:
+        ok = Version(found) in SpecifierSet(wanted, prereleases=True)
+    except (InvalidVersion, InvalidSpecifier) as exc:
+        return Check(name="packages", ok=False, text=f"{name} {found}: {exc}", remedy=remedy)
+    text = f"{name} is {found}" if ok else f"{name} is {found}, not {wanted}"
+    return Check(name="packages", ok=ok, text=text, remedy=None if ok else remedy)

@@ -1,0 +1,77 @@
+"""Samples of GPUs, lines of the kernel log and changes of the link, as typed events.
+
+Owns the translation of the frames that belong to no attempt. The newest count: where nobody
+reads, the oldest are dropped.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from orchestrator.core.events import GpusSampled, KernelLine, LinkChanged
+from orchestrator.core.model import GpuSample, LinkState
+from orchestrator.link.link import Link
+
+_KNOWN = frozenset(field.name for field in fields(GpuSample))
+_MOST_CHANGES = 100
+
+
+async def sampled(link: Link, *, interval_s: float) -> AsyncIterator[GpusSampled | KernelLine]:
+    """Rounds of samples every `interval_s` seconds, and kernel lines of interest, while iterated.
+
+    TargetError where the probe cannot be asked for them at all.
+    """
+    feed = link.listen("gpus", "kernel")
+    try:
+        first = await link.keep("gpus", interval_s=interval_s)
+        yield gpus_sampled({**first, "t": link.seen_at or 0.0})
+        async for frame in feed:
+            if frame["kind"] == "gpus":
+                yield gpus_sampled(frame)
+            else:
+                yield KernelLine(line=str(frame["line"]), at=float(frame["t"]))
+    finally:
+        link.unlisten(feed)
+
+
+def gpus_sampled(frame: Mapping[str, Any]) -> GpusSampled:
+    """The event of a `gpus` frame, or of the value of the op of that name."""
+    return GpusSampled(
+        samples=tuple(_sample(item) for item in frame["samples"]),
+        source=str(frame["source"] or ""),
+        at=float(frame["t"]),
+        error=frame.get("error"),
+    )
+
+
+def _sample(item: Mapping[str, Any]) -> GpuSample:
+    """A sample; keys that this daemon does not know are kept in `extra`."""
+    known = {key: value for key, value in item.items() if key in _KNOWN}
+    unknown = {key: value for key, value in item.items() if key not in _KNOWN}
+    extra = {**known.pop("extra", {}), **unknown}
+    return GpuSample(**{**known, "processes": tuple(known.get("processes", ())), "extra": extra})
+
+
+async def link_changes(link: Link) -> AsyncIterator[LinkChanged]:
+    """The link's state now, and every change of it from here on."""
+    changes: deque[LinkChanged] = deque([_change(link, link.state)], maxlen=_MOST_CHANGES)
+    stirred = asyncio.Event()
+    stirred.set()
+
+    def noted(state: LinkState) -> None:
+        changes.append(_change(link, state))
+        stirred.set()
+
+    link.on_state(noted)
+    while True:
+        await stirred.wait()
+        stirred.clear()
+        while changes:
+            yield changes.popleft()
+
+
+def _change(link: Link, state: LinkState) -> LinkChanged:
+    reason = str(link.problem) if state is LinkState.UNREACHABLE and link.problem else ""
+    return LinkChanged(state=state, seen_at=link.seen_at, reason=reason)
