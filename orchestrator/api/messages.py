@@ -35,12 +35,13 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 
 Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
-incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the bytes
-from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView}, launched likewise.
+incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the
+bytes from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView},
+launched likewise.
 
 An error is `{"error": {message, remedy, exit_code, checks?, problems?}}` with status 4xx or 5xx;
 in a stream it is the last message, `kind: error` with the same keys.
-"""
+"""  # noqa: E501  a table of routes, one a line
 
 from typing import Any, NotRequired, TypedDict
 

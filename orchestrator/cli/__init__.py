@@ -1,0 +1,22 @@
+"""`orch`: reads the words of a command, asks the daemon, prints. It decides nothing.
+
+    parser.py      every command and option, in one place
+    main.py        words -> command module -> exit code; the only place that prints an error
+    reach.py       the inventory, its daemon (started where it must be), and a client of it
+    output.py      tables, durations, JSON; remote text made harmless
+    status.py      status, ps, show, wait, top
+    logs.py        logs
+    ship.py        deploy, rollback
+    launch.py      run
+    follow.py      what `run` and `logs -f` show while a run lives; live.py on a terminal
+    verdict.py     an incident in a few lines
+    stop.py        stop
+    incidents.py   incidents, explain, ack
+    diagnose.py    diagnose, rules test
+    check.py       doctor, alert test
+    daemon.py      daemon run, start, stop, status
+    enter.py       attach, exec, tui
+    completion.py  completion
+
+The reading path loads no asyncio, aiohttp, pydantic, rich or YAML: a test pins it.
+"""

@@ -1,0 +1,118 @@
+"""daemon run, start, stop and status."""
+
+import argparse
+import contextlib
+import os
+import time
+
+from orchestrator.api.client import Client
+from orchestrator.api.location import all_notes, daemon_socket
+from orchestrator.cli import output
+from orchestrator.cli.reach import location_of, running_client
+from orchestrator.cli.reach import start as start_daemon
+from orchestrator.core.errors import DaemonError, NoDaemon, OrchError
+
+STOP_DEADLINE_S = 30.0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Be the daemon until it is told to end."""
+    from orchestrator.daemon.main import main
+
+    return main(str(location_of(options).inventory))
+
+
+def start(options: argparse.Namespace) -> int:
+    """Start the daemon in the background; one that runs already is as good."""
+    location = location_of(options)
+    try:
+        client = running_client(location)
+    except NoDaemon:
+        client = start_daemon(location)
+    return _print(client.get("/v1/daemon"), options)
+
+
+def stop(options: argparse.Namespace) -> int:
+    """End the daemon and wait until it has gone; runs go on."""
+    client = Client(daemon_socket(location_of(options)))
+    try:
+        client.call("POST", "/v1/daemon/stop", {})
+    except NoDaemon:
+        output.say("no daemon was running")
+        return 0
+    deadline = time.monotonic() + STOP_DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            client.get("/v1/daemon")
+        except NoDaemon:
+            output.say("the daemon has ended; runs go on without it")
+            return 0
+        except DaemonError:
+            pass  # it closed the call as it ended
+        time.sleep(0.02)
+    raise DaemonError(
+        f"The daemon has not ended after {STOP_DEADLINE_S:.0f} s.",
+        remedy="`orch daemon status` shows its process.",
+    )
+
+
+def status(options: argparse.Namespace) -> int:
+    """Say whether the daemon runs, and where; 1 where it does not. Starts none."""
+    if options.all:
+        return _status_of_all(options)
+    location = location_of(options)
+    socket = daemon_socket(location)
+    try:
+        view = Client(socket).get("/v1/daemon")
+    except NoDaemon:
+        view = {"running": False, "pid": None, "socket": str(socket)}
+    return _print(view, options)
+
+
+def _status_of_all(options: argparse.Namespace) -> int:
+    views = []
+    for said in all_notes(os.environ):
+        view = {"running": False, **said, "pid": None}
+        with contextlib.suppress(OrchError):
+            view = Client(said["socket"]).get("/v1/daemon")
+        views.append(view)
+    if options.json:
+        output.print_json({"daemons": views})
+        return 0
+    rows = [
+        [str(view["pid"] or "-"), "running" if view["running"] else "gone", str(view["inventory"])]
+        for view in views
+    ]
+    output.say(*output.table(("PID", "STATE", "INVENTORY"), rows))
+    return 0
+
+
+def _print(view: dict[str, object], options: argparse.Namespace) -> int:
+    if options.json:
+        output.print_json(view)
+    elif not view["running"]:
+        output.say(f"no daemon runs; `orch daemon start` starts one at {view['socket']}")
+    else:
+        output.say(*_lines(view))
+    return 0 if view["running"] else 1
+
+
+def _lines(view: dict[str, object]) -> list[str]:
+    lines = [f"daemon {view['pid']} at {view['socket']}"]
+    lines += [
+        f"  {name:<11}{view[key]}"
+        for name, key in (("inventory", "inventory"), ("state", "state_folder"))
+        if view.get(key)
+    ]
+    if view.get("inventory_error"):
+        lines += ["  the inventory on disk has faults, the last good one is used:"]
+        lines += [f"    {line}" for line in str(view["inventory_error"]).splitlines()]
+    sinks = view.get("sinks")
+    for sink in sinks if isinstance(sinks, list) else []:
+        waiting = f", {sink['pending']} waiting" if sink["pending"] else ""
+        error = f": {sink['error']}" if sink["error"] else ""
+        lines.append(f"  sink {sink['name']:<6}{sink['state']}{waiting}{error}")
+    needs = view.get("needs")
+    if isinstance(needs, list) and needs:
+        lines.append(f"  needs      {', '.join(needs)}: export them and run any command again")
+    return lines

@@ -1,0 +1,205 @@
+"""What a person sees of a run while it lives: its lines, its incidents, its end.
+
+Follows by byte offset, so a daemon that ended in between costs no line and shows none twice.
+Plain lines here; on a terminal `live.py` adds one line of status below them.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from orchestrator.api.client import Client, quoted
+from orchestrator.cli import output
+from orchestrator.cli.reach import connect
+from orchestrator.cli.status import exit_text
+from orchestrator.cli.verdict import incident_lines
+from orchestrator.core.errors import DaemonError
+
+MAX_PARTIAL_CHARS = 100_000
+_PATIENCE_S = 60.0
+"""How long a daemon may be away before following gives up."""
+
+
+class Screen(Protocol):
+    """Where lines go, and what is known of the run."""
+
+    def line(self, text: str) -> None:
+        """Show a line for good."""
+        ...
+
+    def update(self, run: Mapping[str, Any]) -> None:
+        """Take the newest view of the run."""
+        ...
+
+
+class PlainScreen:
+    """Lines on stdout and nothing else."""
+
+    def line(self, text: str) -> None:
+        """Print a line."""
+        print(text, flush=True)
+
+    def update(self, run: Mapping[str, Any]) -> None:
+        """Show nothing: a pipe has no status line."""
+
+
+class Lines:
+    """Text in pieces -> whole lines, each as a terminal would show it in the end."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+        self._rest = ""
+
+    def feed(self, text: str) -> list[str]:
+        """The lines that have ended with this piece."""
+        *whole, self._rest = (self._rest + text).split("\n")
+        if len(self._rest) > MAX_PARTIAL_CHARS:
+            # A progress bar that never ends its line: only its newest picture matters.
+            self._rest = self._rest.rpartition("\r")[2][-MAX_PARTIAL_CHARS:]
+        return [self._shown(line) for line in whole]
+
+    def close(self) -> list[str]:
+        """The last line, where it never ended."""
+        rest, self._rest = self._rest, ""
+        return [self._shown(rest)] if rest.strip() else []
+
+    def _shown(self, line: str) -> str:
+        drawn = [part for part in line.split("\r") if part]
+        return output.harmless(drawn[-1], colour=self._colour) if drawn else ""
+
+
+class Follower:
+    """One run, followed to its end or until the person has seen enough."""
+
+    def __init__(self, options: argparse.Namespace, client: Client, run: str) -> None:
+        self._options = options
+        self._client = client
+        self._run = run
+        self._at: tuple[int, int] | None = None
+        """Attempt and offset behind the last byte shown."""
+        self._tail: int | None = None
+
+    def messages(self, *, tail: int | None = None) -> Iterator[dict[str, Any]]:
+        """The messages of the run; goes on after a daemon that was started anew."""
+        self._tail = tail
+        away_since: float | None = None
+        while True:
+            try:
+                for message in self._stream():
+                    away_since = None
+                    yield message
+                    if message["kind"] == "end":
+                        return
+                raise DaemonError("The daemon ended.")  # noqa: TRY301  as if the call had broken
+            except DaemonError:
+                away_since = away_since or time.monotonic()
+                if time.monotonic() - away_since > _PATIENCE_S:
+                    raise
+                output.note("the daemon ended; the run goes on; calling it again")
+                time.sleep(0.2)
+                self._client = connect(self._options)
+
+    def _stream(self) -> Iterator[dict[str, Any]]:
+        query: dict[str, str | int | float | None] = {"tail": self._tail}
+        if self._at is not None:
+            query = {"attempt": self._at[0], "offset": self._at[1]}
+        for message in self._client.stream(
+            "GET", f"/v1/runs/{quoted(self._run)}/follow", query=query
+        ):
+            if message["kind"] in {"log", "gap"}:
+                end = message.get("end", message["offset"] + message.get("size", 0))
+                self._at = (message["attempt"], end)
+            elif message["kind"] == "run":
+                self._run = message["run"]["id"]
+            yield message
+
+
+def watch(
+    follower: Follower,
+    screen: Screen,
+    *,
+    tail: int | None = None,
+    wanted: Callable[[str], bool] = lambda _: True,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Show a run until it ends; its last view, and the incidents that opened meanwhile."""
+    lines = Lines(colour=output.is_coloured(sys.stdout))
+    incidents: dict[str, dict[str, Any]] = {}
+    for message in follower.messages(tail=tail):
+        match message["kind"]:
+            case "log":
+                for line in lines.feed(message["text"]):
+                    if wanted(line):
+                        screen.line(line)
+            case "run":
+                screen.update(message["run"])
+            case "end":
+                for line in lines.close():
+                    screen.line(line)
+                return message["run"], list(incidents.values())
+            case "incident":
+                _show_incident(message["incident"], incidents, screen)
+            case _:
+                screen.line(_remark(message))
+    raise DaemonError("The daemon never said how the run ended.")
+
+
+def _show_incident(
+    incident: dict[str, Any], seen: dict[str, dict[str, Any]], screen: Screen
+) -> None:
+    """Show an incident once, and again where its signature changed."""
+    before = seen.get(incident["id"])
+    seen[incident["id"]] = incident
+    if before is None or before["signature"] != incident["signature"]:
+        screen.line("")
+        for line in incident_lines(incident):
+            screen.line(output.harmless(line, colour=True))
+        screen.line("")
+
+
+def _remark(message: Mapping[str, Any]) -> str:
+    if message["kind"] == "gap":
+        size = output.size(message["size"])
+        return f"[orch: {size} of output are lost: {output.harmless(message['reason'])}]"
+    reason = f": {message['reason']}" if message.get("reason") else ""
+    return f"[orch: the target is {message.get('state')}{output.harmless(reason)}]"
+
+
+def screen_for(options: argparse.Namespace) -> AbstractContextManager[Screen]:
+    """The live view on a terminal, plain lines elsewhere."""
+    if sys.stdout.isatty() and not getattr(options, "json", False):
+        from orchestrator.cli.live import LiveScreen
+
+        return LiveScreen()
+    return nullcontext(PlainScreen())
+
+
+def summary_lines(run: Mapping[str, Any]) -> list[str]:
+    """How a run ended, and where to look further."""
+    took = None
+    if run["ended_at"] and run["started_at"]:
+        took = run["ended_at"] - run["started_at"]
+    facts = [f"{output.run_name(run)} {run['state']}", f"exit {exit_text(run)}"]
+    facts += [f"after {output.duration(took)}"] if took is not None else []
+    facts += [f"{run['step']} steps"] if run["step"] is not None else []
+    facts += [f"last loss {output.number(run['loss'])}"] if run["loss"] is not None else []
+    code = "1;32" if run["state"] == "finished" else "1;31"
+    lines = [
+        output.emphasis(", ".join(facts), code),
+        f"  log   {run['target']}:{run['directory']} (attempt {run['attempt']})",
+        f"  look  orch logs {run['id']}; orch show {run['id']}",
+    ]
+    if run["incident"]:
+        lines[-1] += f"; orch explain {run['incident']}"
+    return lines
+
+
+def matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Whether a line is wanted; re.error where the pattern is none."""
+    if pattern is None:
+        return lambda _: True
+    compiled = re.compile(pattern)
+    return lambda line: compiled.search(line) is not None

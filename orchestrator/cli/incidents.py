@@ -1,0 +1,54 @@
+"""incidents, explain and ack: what went wrong, why, and that somebody cares."""
+
+import argparse
+
+from orchestrator.api.client import quoted
+from orchestrator.cli import output
+from orchestrator.cli.reach import connect
+
+
+def incidents(options: argparse.Namespace) -> int:
+    """Print incidents, open ones unless all are wanted."""
+    query = {"all": 1 if options.all else None, "run": options.run}
+    found = connect(options).get("/v1/incidents", query)
+    if options.json:
+        output.print_json(found)
+        return 0
+    moment = output.now()
+    rows = [
+        [
+            one["id"],
+            one["run"],
+            one["severity"],
+            one["state"],
+            output.age(one["opened_at"], moment),
+            str(one["occurrences"]),
+            one["signature"],
+            one["title"],
+        ]
+        for one in found["incidents"]
+    ]
+    heads = "INCIDENT RUN SEVERITY STATE OPENED TIMES SIGNATURE TITLE"
+    output.say(*output.table(heads.split(), rows))
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Print cause, evidence and next steps of an incident."""
+    said = connect(options).get(f"/v1/incidents/{quoted(options.incident)}/explain")
+    if options.json:
+        output.print_json(said)
+    else:
+        output.say(*said["text"].splitlines())
+    return 0
+
+
+def ack(options: argparse.Namespace) -> int:
+    """Say that somebody cares: the incident is acknowledged."""
+    path = f"/v1/incidents/{quoted(options.incident)}/ack"
+    incident = connect(options).call("POST", path, {})
+    if options.json:
+        output.print_json(incident)
+    else:
+        output.say(f"{incident['id']} {incident['state']}: {incident['title']}")
+    return 0

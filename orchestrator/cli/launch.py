@@ -1,0 +1,99 @@
+"""run: deploy what changed, preflight, launch, follow to the end; Ctrl-C leaves the run alone."""
+
+import argparse
+from typing import Any
+
+from orchestrator.api.client import Client
+from orchestrator.cli import output
+from orchestrator.cli.check import check_lines
+from orchestrator.cli.follow import Follower, screen_for, summary_lines, watch
+from orchestrator.cli.main import INTERRUPTED
+from orchestrator.cli.reach import connect
+from orchestrator.cli.ship import DeployNews
+from orchestrator.cli.status import ENDS
+from orchestrator.cli.stop import stopped_text
+from orchestrator.core.errors import DaemonError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Launch a job and follow it; the exit code is the run's: 0, 100, or 103."""
+    client = connect(options)
+    launched = _launch(client, options)
+    if options.detach:
+        if options.json:
+            output.print_json({"run": launched["id"]})
+        else:
+            output.say(
+                f"{launched['id']} is on its way; `orch logs -f {launched['id']}` follows it"
+            )
+        return 0
+    try:
+        return _follow(Follower(options, client, launched["id"]), options)
+    except KeyboardInterrupt:
+        _say_how_to_come_back(launched)
+        return INTERRUPTED
+
+
+def _launch(client: Client, options: argparse.Namespace) -> dict[str, Any]:
+    """Everything up to the launch; the run as it was stored (--detach) or launched."""
+    news = DeployNews(quiet=options.json)
+    stored: dict[str, Any] | None = None
+    for message in client.stream("POST", "/v1/run", _body(options)):
+        if message["kind"] in {"stored", "launched"}:
+            stored = message["run"]
+            if options.detach or message["kind"] == "launched":
+                return message["run"]  # type: ignore[no-any-return]  # a RunView
+        elif not news.show(message):
+            _show(message, options)
+    if stored is None:
+        raise DaemonError("The daemon launched nothing and did not say why.")
+    return stored
+
+
+def _body(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "job": options.job,
+        "why": options.message,
+        "replace": options.replace,
+        "env": dict(options.env),
+        "args": options.rest,
+        "force": options.force,
+        "deploy": not options.no_deploy,
+    }
+
+
+def _show(message: dict[str, Any], options: argparse.Namespace) -> None:
+    if message["kind"] == "warning":
+        output.note(f"warning: {message['text']}")
+    elif options.json:
+        return
+    elif message["kind"] == "preflight":
+        output.say("preflight", *(f"  {line}" for line in check_lines(message["checks"])))
+    elif message["kind"] in {"ended", "stopped"}:
+        output.say(f"the old run: {stopped_text(message)}")
+
+
+def _follow(follower: Follower, options: argparse.Namespace) -> int:
+    if options.json:
+        view = _wait_silently(follower)
+        output.print_json(view)
+    else:
+        with screen_for(options) as screen:
+            view, _ = watch(follower, screen)
+        output.say("", *summary_lines(view))
+    return ENDS.get(view["state"], 1)
+
+
+def _wait_silently(follower: Follower) -> dict[str, Any]:
+    for message in follower.messages(tail=0):
+        if message["kind"] == "end":
+            return dict(message["run"])
+    raise DaemonError("The daemon never said how the run ended.")
+
+
+def _say_how_to_come_back(run: dict[str, Any]) -> None:
+    name = run["id"]
+    output.note(
+        f"detached; {output.run_name(run)} goes on. Back to it: `orch logs -f {name}`, "
+        f"`orch attach {name}`; end it: `orch stop {name}`"
+    )

@@ -1,0 +1,78 @@
+"""The live view of `orch run` on a terminal: lines scroll above, one line of status stays below."""
+
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from orchestrator.cli import output
+
+_REFRESHES_PER_S = 4
+
+
+class LiveScreen:
+    """Used as a context; the status line goes when the context ends."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        self._run: Mapping[str, Any] | None = None
+        self._live = Live(
+            get_renderable=self._status,
+            console=self._console,
+            refresh_per_second=_REFRESHES_PER_S,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=True,
+        )
+
+    def __enter__(self) -> "LiveScreen":
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def line(self, text: str) -> None:
+        """Print a line above the status."""
+        self._console.print(Text.from_ansi(text))
+
+    def update(self, run: Mapping[str, Any]) -> None:
+        """Take the newest view of the run for the status line."""
+        self._run = run
+
+    def _status(self) -> Text:
+        run = self._run
+        if run is None:
+            return Text("...", style="dim")
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f" {output.run_name(run)} ", style="reverse")
+        line.append(f" {run['state']} ", style="bold")
+        line.append("  ".join(status_facts(run, output.now())))
+        return line
+
+
+def status_facts(run: Mapping[str, Any], moment: float) -> list[str]:
+    """Step, loss, speed, phase, GPUs and age of the output, as far as they are known."""
+    metrics = run["metrics"]
+    facts = [f"step {run['step']}"] if run["step"] is not None else []
+    facts += [f"loss {output.number(run['loss'])}"] if run["loss"] is not None else []
+    facts += [
+        f"{output.number(metrics[key])} {unit}"
+        for key, unit in (("steps_per_s", "steps/s"), ("tokens_per_s", "tokens/s"))
+        if isinstance(metrics.get(key), int | float)
+    ]
+    facts += [output.harmless(run["phase"])] if run["phase"] else []
+    facts += [output.harmless(str(metrics["gpus"]))] if metrics.get("gpus") else []
+    facts.append(f"output {output.age(run['output_at'], moment)}")
+    if run["link"] != "connected":
+        facts.append(f"target {run['link']}, seen {output.age(run['seen_at'], moment)}")
+    return facts

@@ -1,0 +1,79 @@
+"""logs: what a run wrote, from its first byte or its last lines, and on as it writes."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+
+from orchestrator.api.client import Client
+from orchestrator.cli import output
+from orchestrator.cli.follow import Follower, Lines, PlainScreen, matcher, watch
+from orchestrator.cli.reach import connect
+from orchestrator.core.errors import UsageError
+
+PIECE_BYTES = 1 << 20
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Print a run's log; with -f go on until the run ends."""
+    if options.raw and (options.grep or options.follow):
+        raise UsageError("--raw gives stored bytes as they are: without -f and --grep.")
+    if options.jsonl and not options.follow:
+        raise UsageError("--jsonl gives the messages of -f.")
+    try:
+        wanted = matcher(options.grep)
+    except re.error as error:
+        raise UsageError(f"--grep {options.grep}: {error}.") from error
+    client = connect(options)
+    if options.follow:
+        return _follow(options, client)
+    pieces = _pieces(client, options)
+    if options.raw:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return 0
+    lines = Lines(colour=output.is_coloured(sys.stdout))
+    for line in _lines(pieces, lines):
+        if wanted(line):
+            print(line)
+    return 0
+
+
+def _pieces(client: Client, options: argparse.Namespace) -> Iterator[bytes]:
+    """The stored bytes, a piece at a time; those that come meanwhile are left out."""
+    query = {"attempt": options.attempt, "tail": options.lines, "size": PIECE_BYTES}
+    part = client.log(options.run, **query)
+    end = part.size
+    while part.content:
+        yield part.content
+        if part.end >= end:
+            return
+        part = client.log(
+            options.run,
+            attempt=part.attempt,
+            offset=part.end,
+            size=min(PIECE_BYTES, end - part.end),
+        )
+
+
+def _lines(pieces: Iterator[bytes], lines: Lines) -> Iterator[str]:
+    rest = b""
+    for piece in pieces:
+        # A character of several bytes may lie across two pieces; a line's end never does.
+        whole, newline, rest = (rest + piece).rpartition(b"\n")
+        yield from lines.feed((whole + newline).decode("utf-8", "replace"))
+    yield from lines.feed(rest.decode("utf-8", "replace"))
+    yield from lines.close()
+
+
+def _follow(options: argparse.Namespace, client: Client) -> int:
+    if options.attempt is not None:
+        raise UsageError("-f follows the newest attempt: leave --attempt out.")
+    follower = Follower(options, client, options.run)
+    if options.jsonl:
+        for message in follower.messages(tail=options.lines):
+            output.print_json_line(message)
+        return 0
+    watch(follower, PlainScreen(), tail=options.lines, wanted=matcher(options.grep))
+    return 0

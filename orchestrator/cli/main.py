@@ -1,0 +1,78 @@
+"""Words -> command module -> exit code; the one place where an error becomes text."""
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator.cli.parser import build_parser, parse
+from orchestrator.cli.reach import StartFailed
+from orchestrator.core.errors import (
+    ApiError,
+    InventoryError,
+    OrchError,
+    PreflightRefused,
+    UsageError,
+)
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        options = parse(sys.argv[1:] if argv is None else argv)
+        return run(options)
+    except OrchError as error:
+        complain(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone; Python must not complain again as it closes stdout.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command that the options name."""
+    if not options.module:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            build_parser().print_help()
+            return UsageError.exit_code
+        options.module, options.function = "enter", "tui"
+    module = importlib.import_module(f"orchestrator.cli.{options.module}")
+    return int(getattr(module, options.function)(options))
+
+
+def complain(error: OrchError) -> None:
+    """Print an error on stderr: what, where, and the remedy."""
+    from orchestrator.cli.output import harmless
+
+    for line in lines_of(error):
+        print(harmless(line), file=sys.stderr)
+
+
+def lines_of(error: OrchError) -> list[str]:
+    """An error as lines; faults of an inventory stand alone, so that an editor can jump to them."""
+    if isinstance(error, StartFailed) and error.words:
+        return error.words.splitlines()
+    problems: tuple[object, ...] = ()
+    refused: list[Mapping[str, Any]] = []
+    if isinstance(error, InventoryError | ApiError):
+        problems = error.problems
+    if isinstance(error, PreflightRefused):
+        refused = [asdict(check) for check in error.checks if not check.ok]
+    if isinstance(error, ApiError):
+        refused = [check for check in error.checks if not check.get("ok")]
+    if problems:
+        count = "one fault" if len(problems) == 1 else f"{len(problems)} faults"
+        return [*map(str, problems), f"orch: the inventory has {count}; nothing was touched"]
+    said = [f"  {check['text']} {check.get('remedy') or ''}".rstrip() for check in refused]
+    return [f"orch: {error}", *said]

@@ -1,0 +1,292 @@
+"""Every command and option of `orch`; knows which module runs a command and imports none of them.
+
+Only the command at hand gets its options built, since building all of them costs as much as the
+rest of a reading command; help and completion build all.
+"""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+RUN_HELP = "an id, a unique prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
+EXIT_CODES = """\
+exit codes: 0 ok; 1 own failure; 2 usage or configuration; 3 a critical finding; 4 a host could
+not be seen; 100 run failed; 102 no such run; 103 run stopped; 124 timeout; 130 interrupted"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with its message on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the message, and leave with 2."""
+        self.print_usage(sys.stderr)
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+class Command(NamedTuple):
+    """A command: `module` in orchestrator.cli has the function `function(options) -> int`."""
+
+    module: str
+    function: str
+    help: str
+    add: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    takes_rest: bool = False
+    """Whether words after `--` belong to it."""
+    parts: "dict[str, Command] | None" = None
+    """Commands below it, as in `orch daemon start`."""
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+
+
+def _status(parser: argparse.ArgumentParser) -> None:
+    _json(parser)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--watch", action="store_true", help="print again whenever it changes")
+    group.add_argument("--since", metavar="CURSOR", type=int, help="only what changed after it")
+
+
+def _ps(parser: argparse.ArgumentParser) -> None:
+    _json(parser)
+    parser.add_argument("-a", "--all", action="store_true", help="all runs, not the newest 20")
+    parser.add_argument("--job", metavar="JOB", help="runs of one job")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    _run(parser)
+    _json(parser)
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    _run(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as the run writes")
+    parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
+    parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt")
+    parser.add_argument("--grep", metavar="RE", help="only lines that match")
+    parser.add_argument("--raw", action="store_true", help="the stored bytes as they were")
+    parser.add_argument("--jsonl", action="store_true", help="one JSON object a message (with -f)")
+
+
+def _wait(parser: argparse.ArgumentParser) -> None:
+    _run(parser)
+    _json(parser)
+    parser.add_argument(
+        "--until",
+        default="ended",
+        metavar="EXPR",
+        help="ended (the default), crashed, step:N or log:RE",
+    )
+    parser.add_argument("--timeout", metavar="S", type=float, help="seconds; then exit 124")
+
+
+def _deploy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", metavar="JOB", nargs="*", help="all jobs where none is named")
+    parser.add_argument("--dry-run", action="store_true", help="only show the plan")
+    _json(parser)
+
+
+def _rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("--to", metavar="RELEASE", help="a release; the one before where left out")
+    _json(parser)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _launch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    parser.add_argument("-m", "--message", metavar="WHY", default="", help="what this run tries")
+    parser.add_argument("--detach", action="store_true", help="return once it is launched")
+    parser.add_argument(
+        "--replace", action="store_true", help="stop the old run, wait for its GPUs, launch"
+    )
+    parser.add_argument("--no-deploy", action="store_true", help="keep what is deployed")
+    parser.add_argument(
+        "--env", metavar="K=V", action="append", type=_variable, default=[], help="a variable more"
+    )
+    parser.add_argument("--force", action="store_true", help="launch against a preflight refusal")
+    _json(parser)
+
+
+def _stop(parser: argparse.ArgumentParser) -> None:
+    _run(parser)
+    parser.add_argument("--grace", metavar="S", type=float, help="seconds from SIGTERM to SIGKILL")
+    _json(parser)
+
+
+def _incidents(parser: argparse.ArgumentParser) -> None:
+    _json(parser)
+    parser.add_argument("-a", "--all", action="store_true", help="resolved ones too")
+    parser.add_argument("--run", metavar="RUN", help="of one run")
+
+
+def _incident(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
+    _json(parser)
+
+
+def _diagnose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", help="a log; - is standard input")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--json", action="store_true", help="print one JSON document")
+    group.add_argument("--jsonl", action="store_true", help="one JSON object a file")
+
+
+def _rules_test(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="*", help="logs to try your own rules on")
+    _json(parser)
+
+
+def _alert_test(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sink", metavar="SINK", nargs="?", help="all sinks where none is named")
+    _json(parser)
+
+
+def _daemon_status(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="every daemon of this user")
+    _json(parser)
+
+
+def _exec(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="a target of the inventory")
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+COMMANDS: dict[str, Command] = {
+    "deploy": Command("ship", "deploy", "ship the package; plan first", _deploy),
+    "run": Command("launch", "run", "preflight, launch and follow a job", _launch, takes_rest=True),
+    "stop": Command("stop", "stop", "end a run and what is left of it", _stop),
+    "rollback": Command("ship", "rollback", "go back to an earlier release", _rollback),
+    "status": Command("status", "status", "targets, runs and open incidents", _status),
+    "ps": Command("status", "ps", "runs, newest first", _ps),
+    "show": Command("status", "show", "one run, whole", _show),
+    "logs": Command("logs", "logs", "what a run wrote", _logs),
+    "top": Command("status", "top", "GPUs of the fleet", _json),
+    "wait": Command("status", "wait", "return when something has happened to a run", _wait),
+    "incidents": Command("incidents", "incidents", "what went wrong", _incidents),
+    "explain": Command("incidents", "explain", "cause and next steps of an incident", _incident),
+    "ack": Command("incidents", "ack", "say that somebody cares", _incident),
+    "diagnose": Command("diagnose", "diagnose", "read any log; needs no daemon", _diagnose),
+    "attach": Command("enter", "attach", "land in a run's tmux session", _run),
+    "exec": Command("enter", "run_there", "a command on a target", _exec, takes_rest=True),
+    "doctor": Command("check", "doctor", "check everything and say the remedy", _json),
+    "rules": Command(
+        "",
+        "",
+        "signatures of failures",
+        parts={
+            "test": Command("diagnose", "test_rules", "run every signature's samples", _rules_test)
+        },
+    ),
+    "alert": Command(
+        "",
+        "",
+        "alerts",
+        parts={"test": Command("check", "test_alert", "send one alert to a sink", _alert_test)},
+    ),
+    "daemon": Command(
+        "",
+        "",
+        "the daemon of this inventory",
+        parts={
+            "run": Command("daemon", "run", "be the daemon, in the foreground"),
+            "start": Command("daemon", "start", "start it in the background", _json),
+            "stop": Command("daemon", "stop", "end it; runs go on"),
+            "status": Command("daemon", "status", "whether it runs, and where", _daemon_status),
+        },
+    ),
+    "tui": Command("enter", "tui", "the dashboard"),
+    "completion": Command("completion", "completion", "a completion script", _completion),
+}
+
+
+def build_parser(only: str | None = None) -> Parser:
+    """The parser, with the options of every command or of `only` one."""
+    parser = Parser(
+        prog="orch",
+        description="Deploy, launch, watch and diagnose training runs in remote containers.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_global(parser)
+    chosen = {only: COMMANDS[only]} if only in COMMANDS else COMMANDS
+    _add_commands(parser, chosen, required=False)
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; leaves with 2 and the usage where it is wrong.
+
+    `rest` has the words after `--`; `function` is None where no command was named.
+    """
+    words, rest = list(argv), []
+    if "--" in words:
+        at = words.index("--")
+        words, rest = words[:at], words[at + 1 :]
+    command = _command_word(words)
+    parser = build_parser(command)
+    if command is not None and command not in COMMANDS:
+        parser.error(f"there is no command {command!r}{_nearest(command)}")
+    options = parser.parse_args(words)
+    if rest and not options.takes_rest:
+        parser.error("this command takes nothing after --")
+    options.rest = rest
+    return options
+
+
+def _command_word(words: Sequence[str]) -> str | None:
+    skip = False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            return word
+        skip = word == "--config" and not skip
+    return None
+
+
+def _nearest(word: str) -> str:
+    close = difflib.get_close_matches(word, COMMANDS, n=1)
+    return f"; did you mean {close[0]}?" if close else "; `orch --help` lists them"
+
+
+def _add_global(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=argparse.SUPPRESS,
+        help="the inventory (else ORCH_CONFIG, else inventory.yaml here or above)",
+    )
+
+
+def _add_commands(
+    parser: argparse.ArgumentParser, commands: dict[str, Command], *, required: bool
+) -> None:
+    parser.set_defaults(module="", function="", takes_rest=False)
+    below = parser.add_subparsers(metavar="COMMAND", title="commands", required=required)
+    for name, command in commands.items():
+        added = below.add_parser(
+            name, help=command.help, description=command.help, allow_abbrev=False
+        )
+        _add_global(added)
+        if command.parts is not None:
+            _add_commands(added, command.parts, required=True)
+            continue
+        command.add(added)
+        added.set_defaults(
+            module=command.module, function=command.function, takes_rest=command.takes_rest
+        )

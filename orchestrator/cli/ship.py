@@ -1,0 +1,108 @@
+"""deploy and rollback: which release a job has on its target."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.api.client import Client
+from orchestrator.cli import output
+from orchestrator.cli.reach import connect
+
+MAX_PATHS = 12
+
+
+def deploy(options: argparse.Namespace) -> int:
+    """Ship the jobs' packages; prints plan, progress and result. Never asks."""
+    news = DeployNews(quiet=options.json)
+    body = {"jobs": options.jobs, "dry_run": options.dry_run}
+    for message in connect(options).stream("POST", "/v1/deploy", body):
+        news.show(message)
+    if options.json:
+        output.print_json({"plans": news.plans, "deployed": news.deployed})
+    return 0
+
+
+class DeployNews:
+    """Shows the messages of a deploy, and keeps what a JSON document needs of them."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._drawn = False
+        self.plans: list[dict[str, Any]] = []
+        self.deployed: list[dict[str, Any]] = []
+
+    def show(self, message: dict[str, Any]) -> bool:
+        """Show one message; False where it is not a deploy's."""
+        match message["kind"]:
+            case "plan":
+                self.plans.append(message["plan"])
+                self._say(*plan_lines(message["job"], message["plan"]))
+            case "progress":
+                self._progress(message)
+            case "setup":
+                self._say(f"  setup  {message['line']}")
+            case "deployed":
+                self.deployed.append({k: v for k, v in message.items() if k != "kind"})
+                self._say(deployed_text(message))
+            case "done":
+                pass
+            case _:
+                return False
+        return True
+
+    def _say(self, *lines: str) -> None:
+        if self._drawn:
+            print("\r\x1b[K", end="", flush=True)
+            self._drawn = False
+        if not self._quiet:
+            output.say(*lines)
+
+    def _progress(self, message: Mapping[str, Any]) -> None:
+        """One line that is drawn over, on a terminal only."""
+        if self._quiet or not sys.stdout.isatty() or not message["total_bytes"]:
+            return
+        sent, total = message["sent_bytes"], message["total_bytes"]
+        text = f"  sending {output.size(sent)} of {output.size(total)}, {100 * sent // total} %"
+        print(f"\r\x1b[K{text}", end="", flush=True)
+        self._drawn = True
+
+
+def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:
+    """What a deploy would do."""
+    count, total = plan["files_to_send"], plan["files"]
+    lines = [f"{job} -> {plan['target']}: release {plan['release']}"]
+    if plan["release"] == plan["current"]:
+        return [f"{lines[0]} is what is deployed"]
+    if plan["exists"]:
+        return [f"{lines[0]} is there already; only the switch is left"]
+    size = output.size(plan["bytes_to_send"])
+    lines.append(
+        f"  {count} of {total} files to send ({size}), {plan['files_unchanged']} unchanged"
+    )
+    lines += [f"    {path}" for path in plan["paths"][:MAX_PATHS]]
+    if len(plan["paths"]) > MAX_PATHS:
+        lines.append(f"    and {len(plan['paths']) - MAX_PATHS} more")
+    if plan["setup"]:
+        lines.append(f"  setup: {plan['setup']}")
+    return lines
+
+
+def deployed_text(message: Mapping[str, Any]) -> str:
+    """One line for what was done."""
+    done = "deployed" if message["switched"] else "unchanged"
+    took = output.duration(message["seconds"])
+    release = message["release"]
+    name = release["digest"] if isinstance(release, dict) else release
+    return f"{message['job']}: release {name} {done} on {message['target']} in {took}"
+
+
+def rollback(options: argparse.Namespace) -> int:
+    """Make an earlier release the current one."""
+    client: Client = connect(options)
+    said = client.call("POST", "/v1/rollback", {"job": options.job, "release": options.to})
+    if options.json:
+        output.print_json(said)
+    else:
+        output.say(f"{said['job']}: release {said['current']} is the current one again")
+    return 0

@@ -1,0 +1,230 @@
+"""status, ps, show, wait and top: what the daemon knows, as tables or as it was said."""
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.api.client import Client, quoted
+from orchestrator.cli import output
+from orchestrator.cli.reach import connect
+from orchestrator.cli.verdict import verdict_lines
+from orchestrator.core.errors import UsageError
+
+FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
+ENDS = {"finished": FINISHED, "failed": FAILED, "lost": FAILED, "stopped": STOPPED}
+"""Exit code of `run` and `wait` for each end of a run."""
+
+_WAIT_SLICE_S = 50.0
+"""A longer wait is asked for in pieces, so that a dead daemon is noticed."""
+
+
+def status(options: argparse.Namespace) -> int:
+    """Print targets, runs and open incidents; with --since what changed after a cursor."""
+    client = connect(options)
+    if options.watch:
+        for _ in client.events():
+            _print_snapshot(client.get("/v1/snapshot"), options)
+        return 0
+    _print_snapshot(client.get("/v1/snapshot", {"since": options.since}), options)
+    return 0
+
+
+def _print_snapshot(snapshot: Mapping[str, Any], options: argparse.Namespace) -> None:
+    if options.json:
+        output.print_json_line(snapshot) if options.watch else output.print_json(snapshot)
+        return
+    daemon, moment = snapshot["daemon"], snapshot["at"]
+    output.say(f"daemon {daemon['pid']}, inventory {daemon.get('inventory', '-')}")
+    if daemon.get("inventory_error"):
+        output.say("The inventory on disk is not used, it has faults:", daemon["inventory_error"])
+    unset = [sink["name"] for sink in daemon.get("sinks", ()) if sink["state"] != "ready"]
+    if unset:
+        output.say(f"Alerts wait: {', '.join(unset)} is not ready (`orch daemon status`).")
+    _section("TARGET LINK SEEN GPUS", [_target_row(t, moment) for t in snapshot["targets"]])
+    _section(RUN_HEADS, [run_row(run, moment) for run in snapshot["runs"]])
+    incidents = [i for i in snapshot["incidents"] if i["state"] != "resolved"]
+    _section("INCIDENT RUN SEVERITY STATE TITLE", [_incident_row(i) for i in incidents])
+    output.say(f"cursor {snapshot['cursor']}")
+
+
+def _section(heads: str, rows: Sequence[Sequence[str]]) -> None:
+    if rows:
+        output.say("", *output.table(heads.split(), rows))
+
+
+def _target_row(target: Mapping[str, Any], moment: float) -> list[str]:
+    link = target["link"]
+    return [
+        target["name"],
+        link if target["watched"] == "probe" else f"{link} (plain shell)",
+        output.age(target["seen_at"], moment),
+        target["error"] or gpu_summary(target["gpus"]),
+    ]
+
+
+def gpu_summary(gpus: Sequence[Mapping[str, Any]]) -> str:
+    """`8 GPUs, 3 busy, 312.0 GiB of 640.0 GiB`."""
+    if not gpus:
+        return "none"
+    busy = sum(1 for gpu in gpus if (gpu.get("utilization_percent") or 0) > 0)
+    used = sum(gpu.get("memory_used_bytes") or 0 for gpu in gpus)
+    total = sum(gpu.get("memory_total_bytes") or 0 for gpu in gpus)
+    count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
+    return f"{count}, {busy} busy, {output.size(used)} of {output.size(total)}"
+
+
+RUN_HEADS = "RUN STATE STEP LOSS PHASE OUTPUT TARGET WHY"
+
+
+def run_row(run: Mapping[str, Any], moment: float) -> list[str]:
+    """A run as a row under RUN_HEADS."""
+    return [
+        run["id"],
+        run["state"],
+        output.number(run["step"]),
+        output.number(run["loss"]),
+        run["phase"] or "-",
+        output.age(run["output_at"], moment),
+        run["target"],
+        run["why"],
+    ]
+
+
+def _incident_row(incident: Mapping[str, Any]) -> list[str]:
+    keys = ("id", "run", "severity", "state", "title")
+    return [str(incident[key]) for key in keys]
+
+
+def ps(options: argparse.Namespace) -> int:
+    """Print runs, newest first."""
+    query = {"all": 1 if options.all else None, "job": options.job}
+    found = connect(options).get("/v1/runs", query)
+    if options.json:
+        output.print_json(found)
+        return 0
+    moment = output.now()
+    output.say(*output.table(RUN_HEADS.split(), [run_row(run, moment) for run in found["runs"]]))
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print one run whole."""
+    run = connect(options).get(f"/v1/runs/{quoted(options.run)}")
+    if options.json:
+        output.print_json(run)
+        return 0
+    output.say(*run_lines(run, output.now()))
+    return 0
+
+
+def run_lines(run: Mapping[str, Any], moment: float) -> list[str]:
+    """A run as lines of `key  value`."""
+    ended = run["ended_at"]
+    took = (ended or moment) - run["started_at"] if run["started_at"] else None
+    rows = {
+        "state": run["state"] + (" (its tmux session is gone)" if run["detached"] else ""),
+        "why": run["why"] or "-",
+        "target": f"{run['target']} ({run['link']}, seen {output.age(run['seen_at'], moment)})",
+        "attempt": str(run["attempt"]),
+        "exit": exit_text(run),
+        "took": output.duration(took),
+        "step": output.number(run["step"]),
+        "loss": output.number(run["loss"]),
+        "phase": run["phase"] or "-",
+        "output": f"{output.size(run['log_bytes'])}, newest {output.age(run['output_at'], moment)}",
+        "release": run["release"] or "-",
+        "session": run["session"],
+        "folder": run["directory"],
+        "incident": run["incident"] or "-",
+    }
+    lines = [f"{run['id']}{'  (forced)' if run['forced'] else ''}"]
+    lines += [f"  {key:<9}{value}" for key, value in rows.items()]
+    if run["verdict"] and run["verdict"].get("crash"):
+        lines += ["", *verdict_lines(run["verdict"], same_as=None, incident=run["incident"])]
+    return lines
+
+
+def exit_text(run: Mapping[str, Any]) -> str:
+    """`code 1`, `signal 9` or `-`."""
+    if run["signal"] is not None:
+        return f"signal {run['signal']}"
+    return f"code {run['exit_code']}" if run["exit_code"] is not None else "-"
+
+
+def wait(options: argparse.Namespace) -> int:
+    """Return when it has happened: 0, or for `ended` the run's own end; 124 when time is up.
+
+    A run that ends without reaching another condition gives 100, 103, or 1 where it finished.
+    """
+    if options.until.partition(":")[0] not in {"ended", "crashed", "step", "log"}:
+        raise UsageError(f"--until {options.until}: it is ended, crashed, step:N or log:RE.")
+    said = _wait(connect(options), options.run, options.until, options.timeout)
+    run = said["run"]
+    if options.json:
+        output.print_json(said)
+    else:
+        output.say(f"{run['id']} {run['state']}: {said['reason']}")
+    return _wait_code(options.until, reached=said["reached"], state=run["state"])
+
+
+def _wait(client: Client, run: str, until: str, timeout_s: float | None) -> dict[str, Any]:
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left = _WAIT_SLICE_S if deadline is None else max(deadline - time.monotonic(), 0.0)
+        piece = min(left, _WAIT_SLICE_S)
+        query: dict[str, str | int | float | None] = {"until": until, "timeout": round(piece, 3)}
+        path = f"/v1/runs/{quoted(run)}/wait"
+        said = client.get(path, query, timeout_s=piece + 30.0)
+        if said["reached"] or said["run"]["state"] in ENDS or left <= piece < _WAIT_SLICE_S:
+            return said
+        run = said["run"]["id"]  # `@1` must not become another run half-way
+
+
+def _wait_code(until: str, *, reached: bool, state: str) -> int:
+    if until == "ended":
+        return ENDS.get(state, TIMEOUT)
+    if reached:
+        return 0
+    return (ENDS[state] or 1) if state in ENDS else TIMEOUT
+
+
+def top(options: argparse.Namespace) -> int:
+    """Print the GPUs of every target and who uses them."""
+    found = connect(options).get("/v1/top")
+    if options.json:
+        output.print_json(found)
+        return 0
+    moment = output.now()
+    for target in found["targets"]:
+        age = output.age(target["gpus_at"], moment)
+        output.say(
+            f"{target['name']}  {target['link']}, GPUs {age} ({target['gpu_source'] or '-'})"
+        )
+        if target["error"]:
+            output.say(f"  {target['error']}")
+        heads = "GPU NAME USE MEMORY POWER TEMP PROCESSES"
+        rows = [_gpu_row(gpu) for gpu in target["gpus"]]
+        output.say(*(f"  {line}" for line in output.table(heads.split(), rows) if rows))
+    return 0
+
+
+def _gpu_row(gpu: Mapping[str, Any]) -> list[str]:
+    def unit(key: str, sign: str) -> str:
+        return "-" if gpu.get(key) is None else f"{gpu[key]:.0f}{sign}"
+
+    used, total = gpu.get("memory_used_bytes"), gpu.get("memory_total_bytes")
+    return [
+        str(gpu["index"]),
+        gpu.get("name") or "-",
+        unit("utilization_percent", "%"),
+        f"{output.size(used)} / {output.size(total)}",
+        unit("power_w", " W"),
+        unit("temperature_c", " C"),
+        ", ".join(_owner(one) for one in gpu.get("processes", ())) or "-",
+    ]
+
+
+def _owner(one: Mapping[str, Any]) -> str:
+    where = one.get("run") or one.get("container") or one.get("command") or "?"
+    return f"{one.get('pid')} {where} {output.size(one.get('memory_bytes'))}"

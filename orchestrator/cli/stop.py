@@ -1,0 +1,65 @@
+"""stop: end a run and what is left of it, and say when its GPUs are free."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.api.client import quoted
+from orchestrator.cli import output
+from orchestrator.cli.reach import connect
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stop a run; prints how it ended and who still holds its GPUs."""
+    body = {} if options.grace is None else {"grace_s": options.grace}
+    client = connect(options)
+    last: Mapping[str, Any] = {}
+    for message in client.stream("POST", f"/v1/runs/{quoted(options.run)}/stop", body):
+        last = message
+        if not options.json and message["kind"] == "stopping":
+            output.note(f"stopping {message.get('run', options.run)}")
+    if options.json:
+        output.print_json({key: value for key, value in last.items() if key != "kind"})
+    else:
+        output.say(stopped_text(last))
+    return 1 if last.get("remaining") else 0
+
+
+def stopped_text(message: Mapping[str, Any]) -> str:
+    """`stopped, 3 processes ended; GPUs 0-7 free after 3.2 s`, or who holds them."""
+    ended = _count(message.get("ended"))
+    parts = [f"stopped, {ended} process{'' if ended == 1 else 'es'} ended"]
+    if remaining := _count(message.get("remaining")):
+        parts.append(f"{remaining} still there: {message['remaining']}")
+    holders = message.get("gpu_holders") or []
+    free_after = message.get("gpus_free_after_s")
+    if holders:
+        parts.append("GPU memory is still held by " + ", ".join(_holder(one) for one in holders))
+    elif free_after is not None:
+        gpus = message.get("gpus")
+        named = f"GPUs {index_ranges(gpus)}" if gpus else "GPUs"
+        parts.append(f"{named} free after {free_after:.1f} s")
+    return "; ".join(parts)
+
+
+def index_ranges(indexes: list[int]) -> str:
+    """`0-3,6` for 0, 1, 2, 3, 6."""
+    spans: list[list[int]] = []
+    for index in sorted(indexes):
+        if spans and index == spans[-1][1] + 1:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def _count(value: object) -> int:
+    return len(value) if isinstance(value, list) else int(value) if isinstance(value, int) else 0
+
+
+def _holder(one: object) -> str:
+    if not isinstance(one, dict):
+        return str(one)
+    words = [f"{key} {one[key]}" for key in ("gpu", "pid") if one.get(key) is not None]
+    words += [str(one[key]) for key in ("run", "container", "command") if one.get(key)]
+    return " ".join(words)

@@ -1,0 +1,58 @@
+"""An incident or a verdict in a few lines: what died, where, why, what to do, what it is like."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.cli import output
+
+
+def incident_lines(incident: Mapping[str, Any]) -> list[str]:
+    """What a person must know of an incident; the whole traceback is `orch explain`'s."""
+    finding = {
+        "title": incident["title"],
+        "signature": incident["signature"],
+        **incident["finding"],
+    }
+    finding["title"] = incident["title"] or finding.get("title")
+    return verdict_lines(finding, same_as=incident["same_as"], incident=incident["id"])
+
+
+def verdict_lines(
+    verdict: Mapping[str, Any], *, same_as: str | None, incident: str | None
+) -> list[str]:
+    """The same for a verdict, which knows no incident that it is like."""
+    lines = [
+        output.emphasis(f"{verdict.get('title') or 'crash'}  [{verdict['signature']}]", "1;31")
+    ]
+    place = verdict.get("in_app_frame") or verdict.get("frame")
+    deepest = verdict.get("frame")
+    if verdict.get("thread") or verdict.get("rank") is not None:
+        lines.append(f"  thread  {_where(verdict)}")
+    if verdict.get("exception"):
+        shown = verdict["exception"]
+        lines.append(f"  raised  {shown['type']}: {shown['message']}")
+    if place:
+        lines.append(f"  at      {_frame(place)}")
+    if deepest and deepest != place:
+        lines.append(f"  in      {_frame(deepest)}")
+    if verdict.get("cause"):
+        lines.append(f"  cause   {verdict['cause']}")
+    for number, step in enumerate(verdict.get("next_steps") or (), start=1):
+        lines.append(f"  {'next' if number == 1 else '    '}    {number}. {step}")
+    if same_as:
+        like = output.run_number(same_as)
+        lines.append(f"  same as {like}: not a fix")
+    if incident:
+        lines.append(f"  more    orch explain {incident}")
+    return lines
+
+
+def _where(verdict: Mapping[str, Any]) -> str:
+    rank = verdict.get("rank")
+    parts = [verdict.get("thread") or "main", f"rank {rank}" if rank is not None else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _frame(frame: Mapping[str, Any]) -> str:
+    inside = f" in {frame['function']}" if frame.get("function") else ""
+    return f"{frame['file']}:{frame['line']}{inside}"
