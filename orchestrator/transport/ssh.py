@@ -1,0 +1,377 @@
+"""SSH by asyncssh: connections, channels, host keys. No other file imports asyncssh.
+
+Owns the translation of every asyncssh error into a TargetError with its remedy. Who shares a
+connection is connections.py's, what ~/.ssh/config says is openssh.py's.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from orchestrator.core.errors import AuthRefused, HostKeyRefused, Unreachable
+from orchestrator.core.model import Host
+from orchestrator.transport.base import Channel
+from orchestrator.transport.connections import ChannelRefused, Connection
+from orchestrator.transport.openssh import SshSettings, resolve
+from orchestrator.transport.running import Tail
+
+CONNECT_WITHIN_S = 20.0
+OPEN_WITHIN_S = 15.0
+KEEPALIVE_S = 5.0
+KEEPALIVES_LOST = 2
+"""A dead link is found after (2 + 1) * 5 s."""
+
+_CLOSE_WITHIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKey:
+    """A key that a host showed, not trusted by anything yet."""
+
+    address: str
+    """HOST:PORT that showed it."""
+    key_type: str
+    fingerprint: str
+    """As `ssh` prints it: SHA256:..."""
+    known_hosts_line: str
+    known_hosts_file: str
+    """Where the line belongs."""
+
+
+async def scan_host_key(host: Host) -> HostKey:
+    """Ask a host for its key, past its jumps, and send it nothing else.
+
+    TargetError where it cannot be reached, or a jump is not trusted.
+    """
+    settings = await resolve(host)
+    async with contextlib.AsyncExitStack() as stack:
+        tunnel = await _through_jumps(host.name, settings, stack)
+        with _translated(host.name, settings):
+            async with asyncio.timeout(CONNECT_WITHIN_S):
+                key = await asyncssh.get_server_host_key(
+                    settings.hostname, settings.port, tunnel=tunnel, config=None
+                )
+    if key is None:
+        raise Unreachable(f"{host.name}: {settings.address} showed no key.", target=host.name)
+    return _shown(settings, key)
+
+
+async def connect(host: Host) -> Connection:
+    """Connect to a host, past its jumps, and be let in.
+
+    HostKeyRefused, AuthRefused, or Unreachable; each says what a person can do.
+    """
+    settings = await resolve(host)
+    stack = contextlib.AsyncExitStack()
+    try:
+        tunnel = await _through_jumps(host.name, settings, stack)
+        connection = await _connect(host.name, settings, tunnel)
+    except BaseException:
+        await stack.aclose()
+        raise
+    return _SshConnection(host.name, settings, connection, stack)
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+class _SshConnection:
+    def __init__(
+        self,
+        host: str,
+        settings: SshSettings,
+        connection: asyncssh.SSHClientConnection,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        self._host, self._settings = host, settings
+        self._connection, self._stack = connection, stack
+
+    @property
+    def alive(self) -> bool:
+        return not self._connection.is_closed()
+
+    async def start(self, line: bytes, target: str) -> Channel:
+        try:
+            with _translated(self._host, self._settings):
+                async with asyncio.timeout(OPEN_WITHIN_S):
+                    child: asyncssh.SSHClientProcess[bytes] = await self._connection.create_process(
+                        line,
+                        encoding=None,
+                        request_pty=False,
+                    )
+        except asyncssh.ChannelOpenError as exc:
+            raise ChannelRefused(str(exc)) from exc
+        return _SshChannel(child, target)
+
+    async def close(self) -> None:
+        self._connection.close()
+        try:
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await self._connection.wait_closed()
+        except TimeoutError:
+            self._connection.abort()
+        await self._stack.aclose()
+
+
+async def _through_jumps(
+    name: str, settings: SshSettings, stack: contextlib.AsyncExitStack
+) -> asyncssh.SSHClientConnection | None:
+    """The last jump of the chain, connected; `stack` ends all of them."""
+    tunnel: asyncssh.SSHClientConnection | None = None
+    for jump in settings.jumps:
+        tunnel = await _connect(name, jump, tunnel)
+        stack.callback(tunnel.close)
+    return tunnel
+
+
+async def _connect(
+    name: str, settings: SshSettings, tunnel: asyncssh.SSHClientConnection | None
+) -> asyncssh.SSHClientConnection:
+    keys, complaints = _keys(settings)
+    trusted = _trusted(settings)
+    witness = _Witness()
+    agent = settings.agent if not settings.identities_only or keys.identities else None
+    with _translated(name, settings, witness, trusted, complaints):
+        async with asyncio.timeout(CONNECT_WITHIN_S):
+            connection, _ = await asyncssh.create_connection(
+                lambda: witness,
+                settings.hostname,
+                settings.port,
+                username=settings.user,
+                tunnel=tunnel,
+                proxy_command=_proxy(settings),
+                config=None,
+                known_hosts=trusted,
+                host_key_alias=settings.host_key_alias,
+                client_keys=keys.pairs if keys.pairs or agent else None,
+                agent_path=agent,
+                agent_identities=keys.identities if settings.identities_only else None,
+                preferred_auth="publickey",
+                keepalive_interval=KEEPALIVE_S,
+                keepalive_count_max=KEEPALIVES_LOST,
+            )
+    return connection
+
+
+def _proxy(settings: SshSettings) -> list[str] | None:
+    """ssh gives a ProxyCommand to the user's shell, so that it may be a whole line."""
+    command = settings.proxy_command
+    return None if command is None else ["/bin/sh", "-c", command]
+
+
+class _Witness(asyncssh.SSHClient):
+    """Sees the key that known_hosts did not accept."""
+
+    refused: asyncssh.SSHKey | None = None
+
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
+        del host, addr, port
+        self.refused = key
+        return False
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+_Trusted = tuple[Sequence[object], ...]
+"""Keys of the host itself come first; asyncssh knows the other six."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keys:
+    pairs: list[asyncssh.SSHKeyPair]
+    identities: list[bytes]
+    """Public halves, for an agent that may offer these only."""
+
+
+def _keys(settings: SshSettings) -> tuple[_Keys, list[str]]:
+    """Keys of the identity files, and why some of them cannot be used."""
+    pairs: list[asyncssh.SSHKeyPair] = []
+    identities: list[bytes] = []
+    complaints: list[str] = []
+    certificates = [name for name in settings.certificate_files if Path(name).is_file()]
+    for name in settings.identity_files:
+        public = Path(name if name.endswith(".pub") else f"{name}.pub")
+        with contextlib.suppress(OSError, asyncssh.KeyImportError):
+            identities.append(asyncssh.read_public_key(public).public_data)
+        if not Path(name).is_file() or name.endswith(".pub"):
+            continue
+        try:
+            pairs += asyncssh.load_keypairs(name, certlist=certificates)
+        except asyncssh.KeyEncryptionError:
+            complaints.append(f"{name} has a passphrase")
+        except (OSError, ValueError) as exc:
+            locked = "passphrase" in str(exc).lower()
+            complaints.append(f"{name} has a passphrase" if locked else f"{name}: {exc}")
+    identities += [pair.public_data for pair in pairs]
+    return _Keys(pairs=pairs, identities=identities), complaints
+
+
+def _trusted(settings: SshSettings) -> _Trusted:
+    """What known_hosts holds for this host, by its name and never by its address alone."""
+    known = asyncssh.SSHKnownHosts()
+    for name in settings.known_hosts:
+        try:
+            lines = Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue  # ssh too takes a missing file for an empty one
+        for line in lines:
+            with contextlib.suppress(ValueError):  # as ssh does, past lines of no sense
+                known.load(line)
+    port = settings.port if settings.port != asyncssh.DEFAULT_PORT else None
+    return known.match(settings.host_key_alias or settings.hostname, "", port)
+
+
+def _shown(settings: SshSettings, key: asyncssh.SSHKey) -> HostKey:
+    name = settings.host_key_alias or settings.hostname
+    where = name if settings.port == asyncssh.DEFAULT_PORT else f"[{name}]:{settings.port}"
+    kind = key.get_algorithm()
+    return HostKey(
+        address=settings.address,
+        key_type=kind,
+        fingerprint=key.get_fingerprint(),
+        known_hosts_line=f"{where} {kind} {base64.b64encode(key.public_data).decode()}",
+        known_hosts_file=settings.known_hosts[0],
+    )
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _translated(
+    name: str,
+    settings: SshSettings,
+    witness: _Witness | None = None,
+    trusted: _Trusted | None = None,
+    complaints: list[str] | None = None,
+) -> Iterator[None]:
+    where = f"{name} ({settings.address})" if settings.hostname != name else settings.address
+    try:
+        yield
+    except asyncssh.HostKeyNotVerifiable as exc:
+        raise _host_key_refused(name, where, settings, witness, trusted, str(exc)) from exc
+    except asyncssh.KeyExchangeFailed as exc:
+        if trusted and trusted[0] and "host key" in str(exc).lower():
+            raise _host_key_refused(name, where, settings, witness, trusted, str(exc)) from exc
+        raise _unreachable(name, where, str(exc)) from exc
+    except asyncssh.PermissionDenied as exc:
+        why = "".join(f" ({complaint})" for complaint in complaints or [])
+        raise AuthRefused(
+            f"{where} refuses every key of ours for user {settings.user}{why}.",
+            target=name,
+            remedy=f"Try `ssh {settings.user}@{settings.hostname} -p {settings.port}`; "
+            "set identity_file, load the key with ssh-add, or have it put into authorized_keys.",
+        ) from exc
+    except asyncssh.ChannelOpenError:
+        raise
+    except TimeoutError as exc:
+        raise _unreachable(name, where, "no answer in time") from exc
+    except (OSError, asyncssh.Error) as exc:
+        raise _unreachable(name, where, str(exc) or type(exc).__name__) from exc
+
+
+def _unreachable(name: str, where: str, why: str) -> Unreachable:
+    return Unreachable(
+        f"{where} cannot be reached: {why}.",
+        target=name,
+        remedy="Is the host up, and the network (VPN) between? It is tried again by itself.",
+    )
+
+
+def _host_key_refused(
+    name: str,
+    where: str,
+    settings: SshSettings,
+    witness: _Witness | None,
+    trusted: _Trusted | None,
+    why: str,
+) -> HostKeyRefused:
+    shown = witness.refused if witness is not None else None
+    key = f" {shown.get_algorithm()} {shown.get_fingerprint()}" if shown else ""
+    files = ", ".join(settings.known_hosts[:2])
+    if trusted and trusted[0]:
+        return HostKeyRefused(
+            f"The host key of {where} has CHANGED{key}: it is not the one in {files}. "
+            "The host was set up anew, or somebody is in between.",
+            target=name,
+            remedy=f"Compare the fingerprint with the host's own, then `orch trust {name}`.",
+        )
+    if shown:
+        return HostKeyRefused(
+            f"The host key of {where} is unknown:{key} is not in {files}.",
+            target=name,
+            remedy=f"Compare the fingerprint with the host's own, then `orch trust {name}`.",
+        )
+    return HostKeyRefused(
+        f"The host key of {where} is refused: {why}.",
+        target=name,
+        remedy=f"Look at the lines for it in {files} (@revoked, @cert-authority).",
+    )
+
+
+# --- channels ------------------------------------------------------------------------------------
+
+
+class _SshChannel:
+    def __init__(self, child: "asyncssh.SSHClientProcess[bytes]", target: str) -> None:
+        self._child, self._target = child, target
+        self._tail = Tail()
+        self._draining = asyncio.create_task(self._drain_stderr())
+
+    async def write(self, chunk: bytes) -> None:
+        try:
+            self._child.stdin.write(chunk)
+            await self._child.stdin.drain()
+        except (OSError, asyncssh.Error) as exc:
+            raise Unreachable(
+                f"{self._target}: a command no longer reads its input.", target=self._target
+            ) from exc
+
+    async def close_stdin(self) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._child.stdin.write_eof()
+
+    async def read(self, size: int = 65536) -> bytes:
+        try:
+            return await self._child.stdout.read(size)
+        except asyncssh.Error as exc:
+            raise Unreachable(
+                f"{self._target}: the connection was lost: {exc}.",
+                target=self._target,
+                remedy="It is opened anew by itself.",
+            ) from exc
+
+    def stderr_tail(self) -> str:
+        return self._tail.text()
+
+    async def wait(self) -> int | None:
+        await self._child.wait_closed()
+        await asyncio.gather(self._draining, return_exceptions=True)
+        status = self._child.exit_status
+        return status if status is not None and status >= 0 else None
+
+    async def close(self) -> None:
+        if not self._child.is_closing():
+            with contextlib.suppress(OSError, asyncssh.Error):
+                self._child.terminate()
+        self._child.close()
+        try:
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await self._child.wait_closed()
+        except TimeoutError:
+            pass  # the link is dead; keepalive ends the connection
+        finally:
+            self._draining.cancel()
+
+    async def _drain_stderr(self) -> None:
+        with contextlib.suppress(OSError, asyncssh.Error):
+            while chunk := await self._child.stderr.read(4096):
+                self._tail.add(chunk)
