@@ -1,0 +1,271 @@
+"""The outbox: takes deliveries from the durable queue to their sinks until they are taken.
+
+    outbox = Outbox(store.deliveries, make_sinks(inventory.alerts.sinks, clock), clock, lookup)
+    group.create_task(outbox.run())      it wakes by itself when something is enqueued
+    outbox.poke()                        after values of variables have changed
+    await outbox.status()                ready | unset | disabled, last error, pending
+    await outbox.test("ops")             one message now, past the queue
+
+At least once, each incident in order and on its own: first at once, again after 1 s, doubling to
+1 min. Above 30 messages a minute to a sink what is new goes into digests. Must not: decide what
+is alerted, or keep an address.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import StoreError, UsageError
+from orchestrator.core.model import Delivery
+from orchestrator.sinks.base import (
+    Lookup,
+    Message,
+    Outcome,
+    Queue,
+    Result,
+    Sink,
+    SinkStatus,
+    refused,
+)
+from orchestrator.sinks.messages import message_of, test_message
+
+FIRST_RETRY_S = 1.0
+LAST_RETRY_S = 60.0
+MAX_IN_FLIGHT = 8
+"""Requests to one sink at a time."""
+DIGEST_ABOVE = 30
+DIGEST_WINDOW_S = 60.0
+DIGEST_EVERY_S = 10.0
+DIGEST_ALERTS = 50
+LOOK_AGAIN_S = 60.0
+"""Even without a wake: an unset sink's variables may have got values."""
+STORE_PAUSE_S = 1.0
+MAX_WAIT_S = 3700.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What the outbox knows of one sink."""
+
+    sink: Sink
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    in_flight: set[str] = field(default_factory=set)
+    sent_at: deque[float] = field(default_factory=deque)
+    """Monotonic times of messages within the window."""
+    digest_at: float = float("-inf")
+    paused_until: float = float("-inf")
+    """Monotonic; the receiver's Retry-After."""
+    gone: tuple[str | None, ...] | None = None
+    """The values of its variables when it answered 410; another value is another receiver."""
+    error: str | None = None
+    taken_at: float | None = None
+
+
+class Outbox:
+    """Feeds every sink from the queue."""
+
+    def __init__(self, queue: Queue, sinks: tuple[Sink, ...], clock: Clock, lookup: Lookup) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._lookup = lookup
+        self._lanes = {sink.name: _Lane(sink) for sink in sinks}
+        queue.subscribe(self.poke)
+
+    def poke(self) -> None:
+        """Look at the queue now."""
+        for lane in self._lanes.values():
+            lane.wake.set()
+
+    async def run(self) -> None:
+        """Deliver for ever; what is in flight at the end is sent again by the next daemon."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for lane in self._lanes.values():
+                    group.create_task(self._serve(lane, group))
+        finally:
+            for lane in self._lanes.values():
+                await lane.sink.close()
+
+    async def status(self) -> tuple[SinkStatus, ...]:
+        """How every sink does, in the inventory's order."""
+        counts = await self._queue.counts()
+        return tuple(
+            SinkStatus(
+                name=lane.sink.name,
+                type=lane.sink.type,
+                state=self._state(lane),
+                missing=self._missing(lane.sink),
+                error=lane.error,
+                pending=counts.get(lane.sink.name, {}).get("pending", 0),
+                disabled=counts.get(lane.sink.name, {}).get("disabled", 0),
+                taken_at=lane.taken_at,
+            )
+            for lane in self._lanes.values()
+        )
+
+    async def test(self, sink: str) -> Result:
+        """Send a test alert to one sink now; a disabled one that takes it is ready again."""
+        lane = self._lanes.get(sink)
+        if lane is None:
+            known = ", ".join(self._lanes) or "none"
+            raise UsageError(f"There is no sink {sink}; the inventory has {known}.")
+        if missing := self._missing(lane.sink):
+            return refused(f"{' and '.join(missing)} have no value; set them and start orch again")
+        result = await self._sent(lane, test_message(self._clock))
+        self._learn(lane, result)
+        if result.outcome is Outcome.TAKEN:
+            lane.gone = None
+            lane.wake.set()
+        return result
+
+    async def _serve(self, lane: _Lane, group: asyncio.TaskGroup) -> None:
+        while True:
+            lane.wake.clear()
+            try:
+                delay = await self._turn(lane, group)
+            except StoreError as exc:
+                logger.warning("outbox.store_refused", extra={"reason": str(exc)})
+                delay = STORE_PAUSE_S
+            async with self._alarm(lane, delay):
+                await lane.wake.wait()
+
+    @asynccontextmanager
+    async def _alarm(self, lane: _Lane, delay: float) -> AsyncIterator[None]:
+        async def ring() -> None:
+            await self._clock.sleep(delay)
+            lane.wake.set()
+
+        async with asyncio.TaskGroup() as group:
+            alarm = group.create_task(ring())
+            yield
+            alarm.cancel()
+
+    async def _turn(self, lane: _Lane, group: asyncio.TaskGroup) -> float:
+        """Start what is due and say after how many seconds to look again."""
+        name = lane.sink.name
+        state = self._state(lane)
+        if state == "disabled":
+            await self._queue.disable(name, lane.error or "disabled")
+        if state != "ready":
+            return LOOK_AGAIN_S
+        pause = lane.paused_until - self._clock.monotonic()
+        if pause > 0:
+            return pause
+        now = self._clock.now()
+        heads = [
+            one
+            for one in await self._queue.heads(name, DIGEST_ALERTS + len(lane.in_flight))
+            if one.id not in lane.in_flight
+        ]
+        waits = [LOOK_AGAIN_S]
+        fresh = [one for one in heads if one.attempts == 0 and one.digest is None]
+        for one in heads:
+            wait = one.next_at - now
+            # Further off than any Retry-After: the wall clock jumped back, and it is due.
+            if 0 < wait <= MAX_WAIT_S:
+                waits.append(wait)
+            elif len(lane.in_flight) < MAX_IN_FLIGHT:
+                waits.append(await self._start(lane, one, fresh, group))
+        return min(waits)
+
+    async def _start(
+        self, lane: _Lane, one: Delivery, fresh: list[Delivery], group: asyncio.TaskGroup
+    ) -> float:
+        """Send one delivery or its digest; else the seconds until that may be done."""
+        if one.id in lane.in_flight:
+            return LOOK_AGAIN_S
+        bundle: tuple[Delivery, ...] = (one,)
+        if one.digest is not None:
+            bundle = await self._queue.bundled(one.digest)
+        elif one.attempts == 0 and self._crowded(lane):
+            wait = lane.digest_at + DIGEST_EVERY_S - self._clock.monotonic()
+            if wait > 0:
+                return wait
+            bundle = tuple(item for item in fresh if item.id not in lane.in_flight)
+            digest = f"digest-{self._clock.new_id(16)}"
+            bundle = tuple(replace(item, digest=digest) for item in bundle)
+            await self._queue.bundle(tuple(item.id for item in bundle), digest)
+            lane.digest_at = self._clock.monotonic()
+        lane.in_flight.update(item.id for item in bundle)
+        if one.attempts == 0:
+            lane.sent_at.append(self._clock.monotonic())
+        group.create_task(self._deliver(lane, bundle))
+        return LOOK_AGAIN_S
+
+    def _crowded(self, lane: _Lane) -> bool:
+        since = self._clock.monotonic() - DIGEST_WINDOW_S
+        while lane.sent_at and lane.sent_at[0] < since:
+            lane.sent_at.popleft()
+        return len(lane.sent_at) >= DIGEST_ABOVE
+
+    async def _deliver(self, lane: _Lane, bundle: tuple[Delivery, ...]) -> None:
+        ids = tuple(one.id for one in bundle)
+        try:
+            result = await self._sent(lane, message_of(bundle))
+            await self._settle(lane, bundle, result)
+        except StoreError as exc:
+            # Nothing is lost: it stays pending, and the receiver knows it by its id.
+            logger.warning("outbox.store_refused", extra={"reason": str(exc)})
+            await self._clock.sleep(STORE_PAUSE_S)
+        finally:
+            lane.in_flight.difference_update(ids)
+            lane.wake.set()
+
+    async def _settle(self, lane: _Lane, bundle: tuple[Delivery, ...], result: Result) -> None:
+        ids = tuple(one.id for one in bundle)
+        self._learn(lane, result)
+        now = self._clock.now()
+        match result.outcome:
+            case Outcome.TAKEN:
+                await self._queue.delivered(ids, now)
+            case Outcome.GONE:
+                await self._queue.disable(lane.sink.name, result.text)
+            case Outcome.REFUSED:
+                attempts = max(one.attempts for one in bundle)
+                delay = self._clock.jitter(
+                    min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** min(attempts, 10))
+                )
+                delay = max(delay, result.retry_after_s or 0.0)
+                await self._queue.failed(ids, result.text, now + delay)
+
+    def _learn(self, lane: _Lane, result: Result) -> None:
+        extra = {"sink": lane.sink.name, "text": result.text}
+        match result.outcome:
+            case Outcome.TAKEN:
+                lane.error = None
+                lane.taken_at = self._clock.now()
+                logger.info("outbox.taken", extra=extra)
+            case Outcome.GONE:
+                lane.error = result.text
+                lane.gone = self._values(lane.sink)
+                logger.error("outbox.gone", extra=extra)
+            case Outcome.REFUSED:
+                lane.error = result.text
+                if result.retry_after_s is not None:
+                    lane.paused_until = self._clock.monotonic() + result.retry_after_s
+                logger.warning("outbox.refused", extra=extra)
+
+    async def _sent(self, lane: _Lane, message: Message) -> Result:
+        try:
+            return await lane.sink.send(message, self._lookup)
+        except Exception as exc:  # noqa: BLE001  the edge where a sink becomes a result
+            # A sink that fails in a way of its own must not end the others. The text of the
+            # error may hold an address, so that only its type is kept.
+            return refused(f"the sink failed ({type(exc).__name__})")
+
+    def _state(self, lane: _Lane) -> str:
+        if self._missing(lane.sink):
+            return "unset"
+        return "disabled" if lane.gone == self._values(lane.sink) else "ready"
+
+    def _missing(self, sink: Sink) -> tuple[str, ...]:
+        return tuple(name for name in sink.wants() if not self._lookup(name))
+
+    def _values(self, sink: Sink) -> tuple[str | None, ...]:
+        return tuple(self._lookup(name) for name in sink.wants())

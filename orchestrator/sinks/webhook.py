@@ -1,0 +1,152 @@
+"""Alerts as signed HTTP requests: Alertmanager's body or CloudEvents, Standard Webhooks' headers.
+
+Owns the HTTP client of one sink. Follows no redirect, shows no address and no secret in a text.
+Must not: send again by itself, the outbox does.
+"""
+
+import datetime
+import ssl
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from standardwebhooks import Webhook
+from yarl import URL
+
+from orchestrator.clock import Clock
+from orchestrator.core.model import SinkSpec
+from orchestrator.sinks import bodies
+from orchestrator.sinks.base import Lookup, Message, Outcome, Result, refused, taken
+
+DEADLINE_S = 15.0
+MAX_RETRY_AFTER_S = 3600.0
+
+_CONTENT_TYPES = {
+    "alertmanager": "application/json",
+    "cloudevents": "application/cloudevents+json",
+}
+
+
+class WebhookSink:
+    """One receiver; its address and secret are looked up at each request."""
+
+    type = "webhook"
+
+    def __init__(self, spec: SinkSpec, clock: Clock, *, deadline_s: float = DEADLINE_S) -> None:
+        self.name = spec.name
+        self._spec = spec
+        self._clock = clock
+        self._deadline = aiohttp.ClientTimeout(total=deadline_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    def wants(self) -> tuple[str, ...]:
+        """The address, and the secret where the inventory names one."""
+        return tuple(name for name in (self._spec.url_env, self._spec.secret_env) if name)
+
+    async def send(self, message: Message, lookup: Lookup) -> Result:
+        """POST it; 2xx is taken, 410 is gone, all else is to be sent again."""
+        url = _checked(lookup(self._spec.url_env or "") or "")
+        if url is None:
+            return refused(f"the value of {self._spec.url_env} is no http or https address")
+        body = self._body(message)
+        try:
+            headers = self._headers(message.id, body, lookup)
+        except ValueError:
+            return refused(
+                f"the value of {self._spec.secret_env} is no secret of the form whsec_<base64>"
+            )
+        where = f"{url.host}:{url.port}"
+        try:
+            async with self._client().post(
+                url,
+                data=body.encode(),
+                headers=headers,
+                allow_redirects=False,
+                timeout=self._deadline,
+            ) as response:
+                return _judge(response, where, self._clock.now())
+        except TimeoutError:
+            return refused(f"{where}: no answer within {self._deadline.total:g} s")
+        except (aiohttp.ClientError, OSError) as exc:
+            return refused(f"{where}: {_reason(exc)}")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+    def _body(self, message: Message) -> str:
+        form: Any = (
+            bodies.cloudevents if self._spec.format == "cloudevents" else bodies.alertmanager
+        )
+        return bodies.encoded(form(message, self.name))
+
+    def _headers(self, message_id: str, body: str, lookup: Lookup) -> dict[str, str]:
+        at = datetime.datetime.fromtimestamp(int(self._clock.now()), tz=datetime.UTC)
+        headers = {
+            "Content-Type": _CONTENT_TYPES[self._spec.format],
+            "User-Agent": "orch",
+            "webhook-id": message_id,
+            "webhook-timestamp": str(int(at.timestamp())),
+        }
+        secrets = (lookup(self._spec.secret_env) or "").split() if self._spec.secret_env else []
+        if secrets:
+            # Two secrets, while one takes the place of the other: a signature by each.
+            signatures = [Webhook(one).sign(message_id, at, body) for one in secrets]
+            headers["webhook-signature"] = " ".join(signatures)
+        return headers
+
+
+def _checked(address: str) -> URL | None:
+    try:
+        url = URL(address.strip())
+    except ValueError:
+        return None
+    return url if url.scheme in ("http", "https") and url.host else None
+
+
+def _judge(response: aiohttp.ClientResponse, where: str, now: float) -> Result:
+    status = response.status
+    if 200 <= status < 300:
+        return taken(f"{where}: {status}")
+    if status == 410:
+        return Result(outcome=Outcome.GONE, text=f"{where}: 410, the receiver is gone for good")
+    if 300 <= status < 400:
+        return refused(f"{where}: {status}, and redirects are not followed; set the new address")
+    return refused(f"{where}: {status}", _retry_after(response.headers.get("Retry-After"), now))
+
+
+def _retry_after(value: str | None, now: float) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = (
+            float(value)
+            if value.strip().isdecimal()
+            else parsedate_to_datetime(value).timestamp() - now
+        )
+    except (ValueError, OverflowError):
+        return None
+    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)
+
+
+def _reason(exc: Exception) -> str:
+    match exc:
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+            return "its TLS certificate is not trusted"
+        case aiohttp.ClientConnectorSSLError() | ssl.SSLError():
+            return "no TLS connection; is it plain http?"
+        case aiohttp.ClientConnectorDNSError():
+            return "its name is not known"
+        case aiohttp.ClientConnectorError():
+            return f"cannot connect ({exc.os_error.strerror or 'refused'})"
+        case aiohttp.ServerDisconnectedError():
+            return "it closed the connection without an answer"
+        case _:
+            return f"no answer ({type(exc).__name__})"
