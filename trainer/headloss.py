@@ -85,7 +85,7 @@ def plan_slots(blocks: Blocks, config: LossConfig, *, pad: bool) -> Plan:
     real_M = cell_M >= 0
     cell_M = cell_M.clamp(min=0)
     slot_M = cell_M % num_slots
-    weight_M = torch.exp(-slot_M / config.gamma) * real_M
+    weight_M = torch.exp(-slot_M.double() / config.gamma) * real_M
     kept = int((count_n > 0).sum())
     return Plan(
         row_M=cell_M // num_slots * (num_slots + 1) + slot_M + 1,
@@ -96,7 +96,7 @@ def plan_slots(blocks: Blocks, config: LossConfig, *, pad: bool) -> Plan:
         bounds=tuple(bounds),
         slots=num_slots,
         rows=int(real_M.sum()),
-        denominator=float(weight_M.double().sum()) if config.kind == "decay" else float(kept),
+        denominator=float(weight_M.sum()) if config.kind == "decay" else float(kept),
     )
 
 
