@@ -37,8 +37,13 @@ def _understood(args: Args) -> wire.Manifest:
 
 
 def _stock(workdir: Workdir, digest: str) -> Stock:
-    """The release itself where it is there, then `current`, then the newest others."""
-    names = [name for name in workdir.digests() if os.path.isdir(workdir.release(name))]
+    """The release itself where it is there, then `current`, then the newest others.
+
+    No half release of another digest: the claim removes it.
+    """
+    names = [
+        name for name in workdir.digests() if name == digest or workdir.record(name) is not None
+    ]
     newest = sorted(names, key=lambda name: os.stat(workdir.release(name)).st_mtime, reverse=True)
     first = [name for name in (digest, workdir.current()) if name in names]
     order = dict.fromkeys([*first, *newest])

@@ -115,12 +115,18 @@ class Workdir:
         finally:
             os.close(fd)
 
-    def clean(self) -> None:
-        """Remove what killed deploys left; call while holding the turn."""
+    def clean(self, keep: str | None = None) -> None:
+        """Remove what killed deploys left, but not of release `keep`; call while holding the turn.
+
+        A release folder without its record was never switched to, and so nobody runs in it.
+        """
         for folder in (self.releases, self.environments):
             with contextlib.suppress(FileNotFoundError):
                 for name in os.listdir(folder):
                     _clean_one(os.path.join(folder, name), name)
+        for digest in self.digests():
+            if digest not in (keep, self.current()) and self.record(digest) is None:
+                self.discard(self.release(digest))
 
 
 def _clean_one(path: str, name: str) -> None:
@@ -157,7 +163,7 @@ def claim(workdir: Workdir, digest: str) -> str:
         _let_go(path)
         with workdir.exclusively():
             _claims[path] = _take(path)
-            workdir.clean()
+            workdir.clean(keep=digest)
         return path
 
 

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import stat
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.release import DeployPlan, DeployProgress
 
 from .caller import NearCaller
+from .whole import tree_of
 
 
 def bundled(job: Job) -> Bundle:
@@ -31,25 +31,6 @@ async def deployed(caller: NearCaller, job: Job) -> tuple[Release, DeployPlan]:
     bundle = bundled(job)
     plan = await release.plan(caller, job, bundle)
     return await release.deploy(caller, job, bundle, plan, lambda _: None), plan
-
-
-def tree_of(folder: str | Path | bytes) -> dict[bytes, tuple[str, int, bytes]]:
-    """Every path below a folder: kind, mode and content."""
-    root = os.fsencode(folder)
-    found = {}
-    for where, folders, names in os.walk(root):
-        for name in [*names, *folders]:
-            path = os.path.join(where, name)
-            mode = os.lstat(path).st_mode
-            inside = os.path.relpath(path, root)
-            if stat.S_ISLNK(mode):
-                found[inside] = ("link", 0, os.readlink(path))
-            elif stat.S_ISREG(mode):
-                with open(path, "rb") as file:
-                    found[inside] = ("file", stat.S_IMODE(mode), file.read())
-            elif not os.listdir(path):
-                found[inside] = ("folder", stat.S_IMODE(mode), b"")
-    return found
 
 
 async def test_a_first_deploy_brings_the_whole_tree(
