@@ -88,8 +88,8 @@ class Container:
 
     @property
     def is_running(self) -> bool:
-        """Whether its init lives."""
-        return self.host.run(["lxc-info", "-n", self.id, "-sH"]).stdout.strip() == "RUNNING"
+        """Whether its init lives, frozen or not."""
+        return self.host.run(["lxc-info", "-n", self.id, "-sH"]).stdout.strip() != "STOPPED"
 
     @property
     def root(self) -> Path:

@@ -26,7 +26,7 @@ BASHRC_PLAIN = "PS1='\\u@\\h:\\w\\$ '\n"
 BASHRC_PRINTS = (
     'echo "Welcome to $(hostname)! 3 updates can be applied."\necho "last backup: never" >&2\n'
 )
-BASHRC_SLOW = "PS1='$(sleep 0.3)\\u@\\h\\$ '\nsleep 0.3\n"
+BASHRC_SLOW = "PS1='$(sleep 0.3)\\u@\\h\\$ '\nsleep 0.3\necho environment ready in 0.3 s >&2\n"
 BASHRC_FAILS = "source /opt/conda/etc/profile.d/conda.sh\nfalse\nreturn 3\n"
 
 SSHD_CONFIG = """\

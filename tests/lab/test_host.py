@@ -12,7 +12,7 @@ import asyncssh
 import pytest
 
 from tests.lab.gpus import GpuProcess
-from tests.lab.host import BASHRC_FAILS, BASHRC_PRINTS
+from tests.lab.host import BASHRC_FAILS, BASHRC_PRINTS, BASHRC_SLOW
 from tests.lab.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
@@ -115,10 +115,11 @@ def test_pct_push_copies_with_mode_and_owner(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bashrc", "seen"), [(BASHRC_PRINTS, "Welcome to pve1!"), (BASHRC_FAILS, "conda.sh")]
+    ("bashrc", "seen"),
+    [(BASHRC_PRINTS, "Welcome to pve1!"), (BASHRC_FAILS, "conda.sh"), (BASHRC_SLOW, "0.3 s")],
 )
 def test_a_noisy_bashrc_is_read_by_every_command(lab: Lab, bashrc: str, seen: str) -> None:
-    """What root's .bashrc prints comes before the output of a command, as on real hosts."""
+    """What root's .bashrc prints or takes comes before a command's output, as on real hosts."""
     lab.host.set_bashrc(bashrc)
     done = lab.host.ssh("echo here")
     assert seen in done.stdout + done.stderr
@@ -165,6 +166,10 @@ def test_gpu_stand_ins_play_the_samples(lab: Lab) -> None:
     assert lab.host.ssh(query).stdout == expected
     for name in ("200", "201"):
         assert lab.host.ssh(f"pct exec {name} -- {query}").stdout == expected
+    header = lab.host.ssh("nvidia-smi --query-gpu=index,memory.used,clocks.mem --format=csv").stdout
+    assert header.startswith(
+        "index, memory.used [MiB], clocks.current.memory [MHz]\n0, 0 MiB, 3201 MHz\n"
+    )
     apps = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits"
     assert lab.host.ssh(apps).stdout == f"{pid}, 61234\n"
     assert lab.host.ssh(f"pct exec 200 -- {apps}").stdout == ""

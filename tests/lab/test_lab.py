@@ -17,7 +17,8 @@ from ruamel.yaml import YAML
 
 from tests.lab import cgroups, registry
 from tests.lab.host import BASHRC_PRINTS
-from tests.lab.lab import Lab
+from tests.lab.lab import Lab, LabUnavailableError
+from tests.lab.proxy import TcpProxy
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
 DEADLINE_S = 20.0
@@ -132,6 +133,16 @@ def test_the_inventory_text_names_this_lab(lab: Lab) -> None:
     assert set(text["targets"]) == {"ct200", "ct201", "pve1-itself"}
 
 
+def test_the_inventory_can_go_through_a_proxy(lab: Lab) -> None:
+    """With `via_port` the inventory names the proxy, and known_hosts trusts the host there."""
+    with TcpProxy(lab.host.address, lab.host.port) as proxy:
+        text = YAML(typ="safe").load(lab.inventory_yaml(via_port=proxy.port))
+        argv = lab.host.ssh_argv("hostname")
+        argv[argv.index("-p") + 1] = str(text["hosts"]["pve1"]["port"])
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.stdout, proxy.accepted) == ("pve1\n", 1), done.stderr
+
+
 def test_make_lab_prints_an_inventory_and_ends_on_ctrl_c() -> None:
     """`python -m tests.lab` shows a ready inventory, stays, and takes all down on SIGINT."""
     with subprocess.Popen(
@@ -152,3 +163,10 @@ def test_make_lab_prints_an_inventory_and_ends_on_ctrl_c() -> None:
     assert "ct200: {host: pve1, runtime: pct, container: 200}" in shown
     assert (len(mine), code) == (1, 0), rest
     assert wait_until(lambda: traces(mine[0]) == [])
+
+
+def test_a_missing_program_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the lab cannot run, the error says what is absent and what to install."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LabUnavailableError, match=r"lxc-attach.*apt-get install lxc"):
+        Lab.start()
