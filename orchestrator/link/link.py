@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from orchestrator.clock import Clock
@@ -102,9 +103,10 @@ class Link:
         """The newest probe's first frame; None where there was none yet."""
         return self._hello
 
-    def on_state(self, reader: StateReader) -> None:
-        """Call `reader` with every new state."""
+    def on_state(self, reader: StateReader) -> Callable[[], None]:
+        """Call `reader` with every new state, until the result is called."""
         self._readers.append(reader)
+        return partial(self._readers.remove, reader)
 
     # --- what the probe is asked -----------------------------------------------------------------
 
@@ -316,7 +318,7 @@ class Link:
         if state is self.state:
             return
         self.state = state
-        for reader in self._readers:
+        for reader in list(self._readers):
             reader(state)
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
