@@ -85,7 +85,7 @@ def free_port() -> int:
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
     """A folder with a short path: a unix socket's path must stay under 100 bytes."""
-    folder = Path(tempfile.mkdtemp(prefix="ot", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="orch-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -122,7 +122,7 @@ def xdg(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> XdgFolders:
 @pytest.fixture(scope="session", autouse=True)
 def tmux_sockets() -> Iterator[Path]:
     """Every tmux of this worker's tests keeps its sockets here, never in the user's folder."""
-    folder = Path(tempfile.mkdtemp(prefix="ott", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="orch-tmux-", dir="/tmp"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMUX_TMPDIR", str(folder))
         patch.delenv("TMUX", raising=False)
