@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from orchestrator.core.errors import DeployError, OrchError
@@ -114,6 +115,7 @@ async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
         digest=bundle.digest,
         entries=bundle.packed,
         env=dict(job.env),
+        path_first=_path_first(job),
     )
     missing = frozenset(answer["missing"])
     sizes = wire.blobs_of(bundle.manifest.entries)
@@ -163,6 +165,12 @@ async def deploy(
     return Release(
         digest=bundle.digest, path=answer["path"], files=bundle.files, bytes=bundle.bytes
     )
+
+
+def _path_first(job: Job) -> list[str]:
+    """Where the target's own interpreter is, so that setup's `python3` is that one."""
+    python = job.target.python
+    return [str(PurePosixPath(python).parent)] if python is not None and "/" in python else []
 
 
 async def _asked(caller: Caller, op: str, **args: Any) -> Any:
@@ -263,6 +271,7 @@ async def _commit(
         digest=bundle.digest,
         entries=bundle.packed,
         env=dict(job.env),
+        path_first=_path_first(job),
         provenance=provenance.to_json(),
     )
     return answer

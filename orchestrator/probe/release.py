@@ -66,7 +66,7 @@ def offer(args: Args, _progress: Progress) -> Args:
         and stock.anywhere(sha) is None
         and not _arrived(os.path.join(blobs, sha.encode()), sha)
     ]
-    env = setup.digest_of(manifest, args.get("env") or {})
+    env = setup.digest_of(manifest, setup.Surroundings.of(args))
     return {
         "missing": missing,
         "current": workdir.current(),
@@ -118,7 +118,7 @@ def commit(args: Args, progress: Progress) -> Args:
             os.rename(tree, final)
             sync_folder(workdir.releases)
         package = os.path.join(final, manifest.name)
-        setup_ran = _set_up(workdir, package, manifest, args.get("env") or {}, progress)
+        setup_ran = _set_up(workdir, package, manifest, setup.Surroundings.of(args), progress)
         _keep_record(workdir, digest, manifest, args.get("provenance") or {})
         workdir.switch(digest)
     give_up(workdir, digest)
@@ -132,12 +132,16 @@ def commit(args: Args, progress: Progress) -> Args:
 
 
 def _set_up(
-    workdir: Workdir, package: str, manifest: wire.Manifest, env: dict[str, str], progress: Progress
+    workdir: Workdir,
+    package: str,
+    manifest: wire.Manifest,
+    around: setup.Surroundings,
+    progress: Progress,
 ) -> bool:
-    digest = setup.digest_of(manifest, env)
+    digest = setup.digest_of(manifest, around)
     if digest is None:
         return False
-    ran = setup.ensure(workdir, digest, package, manifest, env, progress)
+    ran = setup.ensure(workdir, digest, package, manifest, around, progress)
     _link(f"../../../env/{digest}", os.path.join(package, ".venv"))
     return ran
 

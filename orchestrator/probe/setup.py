@@ -13,11 +13,11 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import files, procfs
 from . import manifest as wire
-from .clean_env import base_environment
+from .clean_env import run_environment
 from .errors import OpError
 
 if TYPE_CHECKING:
@@ -36,15 +36,25 @@ _IDENTITY = (
 )
 
 
-def environment_of(path: str | None = None) -> dict[str, str]:
-    """The clean environment in which setup's programs run, `path` first in its PATH."""
-    env = base_environment()
-    if path is not None:
-        env["PATH"] = f"{path}:{env['PATH']}"
-    return env
+class Surroundings(NamedTuple):
+    """In what setup's programs run, besides the clean environment."""
+
+    env: dict[str, str]
+    """The job's own variables."""
+    path_first: list[str]
+    """Folders before the standard PATH: where the target's own interpreter is."""
+
+    @classmethod
+    def of(cls, args: dict[str, Any]) -> Surroundings:
+        """As an op was given them."""
+        return cls(dict(args.get("env") or {}), list(args.get("path_first") or ()))
+
+    def environment(self, *first: str) -> dict[str, str]:
+        """Whole, with more folders before all others in PATH."""
+        return run_environment(self.env, path_first=[*first, *self.path_first], python_path=[])
 
 
-def digest_of(manifest: wire.Manifest, env: dict[str, str]) -> str | None:
+def digest_of(manifest: wire.Manifest, around: Surroundings) -> str | None:
     """The name of the environment that a release needs; None where it has no setup.
 
     Made of the interpreter as it is here, the requirements' content, wheels and commands.
@@ -56,7 +66,7 @@ def digest_of(manifest: wire.Manifest, env: dict[str, str]) -> str | None:
     wheels = sorted(e.content for e in manifest.entries if e.path.startswith(f"{wire.WHEELS}/"))
     named = setup["requirements"]
     inputs = {
-        "python": _identity(setup["python"], env),
+        "python": _identity(setup["python"], around),
         "requirements": contents.get(f"{manifest.name}/{named}") if named else None,
         "system_site_packages": setup["system_site_packages"],
         "run": setup["run"],
@@ -66,11 +76,13 @@ def digest_of(manifest: wire.Manifest, env: dict[str, str]) -> str | None:
     return hashlib.sha256(raw).hexdigest()[: wire.DIGEST_CHARS]
 
 
-def _identity(python: str, env: dict[str, str]) -> str:
+def _identity(python: str, around: Surroundings) -> str:
+    env = around.environment()
+    path = shutil.which(python, path=env["PATH"]) or python
     try:
         done = subprocess.run(
-            [python, "-I", "-S", "-c", _IDENTITY],
-            env=environment_of() | env,
+            [path, "-I", "-S", "-c", _IDENTITY],
+            env=env,
             capture_output=True,
             timeout=30,
             check=True,
@@ -90,7 +102,7 @@ def is_complete(workdir: Workdir, digest: str) -> bool:
 
 
 def ensure(
-    workdir: Workdir, digest: str, tree: str, manifest: wire.Manifest, env: dict[str, str],
+    workdir: Workdir, digest: str, tree: str, manifest: wire.Manifest, around: Surroundings,
     progress: Progress,
 ) -> bool:  # fmt: skip
     """Make an environment where it is not there yet; whether it was made now.
@@ -105,7 +117,7 @@ def ensure(
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(workdir.environments, exist_ok=True)
     with open(f"{folder}.log", "wb") as log:
-        step = _Steps(digest, tree, folder, env, log, progress)
+        step = _Steps(digest, tree, folder, around, log, progress)
         for argv in _commands(setup, folder, os.path.dirname(tree), step.uv):
             step.run(argv)
     files.write_record(os.path.join(folder, _COMPLETE), {"at": time.time(), "setup": setup})
@@ -132,22 +144,29 @@ class _Steps:
     """Runs the commands of one setup, each to its end."""
 
     def __init__(
-        self, digest: str, tree: str, folder: str, env: dict[str, str], log: Any, progress: Progress
+        self,
+        digest: str,
+        tree: str,
+        folder: str,
+        around: Surroundings,
+        log: Any,
+        progress: Progress,
     ) -> None:
         self._tree = tree
         self._log = log
         self._progress = progress
-        first = os.path.join(folder, "bin")
-        self._env = environment_of(first) | env | {_MARK: digest, "VIRTUAL_ENV": folder}
+        env = around.environment(os.path.join(folder, "bin"))
+        self._env = env | {_MARK: digest, "VIRTUAL_ENV": folder}
         self._tail: list[str] = []
-        self.uv = shutil.which("uv", path=self._env["PATH"])
+        self.uv = shutil.which("uv", path=f"{env['PATH']}:{env['HOME']}/.local/bin")
 
     def run(self, argv: list[str]) -> None:
         """Run one command, its output kept and streamed; OpError where it fails."""
         self._say("$ " + " ".join(argv))
         try:
+            program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
             child = subprocess.Popen(
-                argv, cwd=self._tree, env=self._env, stdin=subprocess.DEVNULL,
+                [program, *argv[1:]], cwd=self._tree, env=self._env, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         except OSError as exc:
