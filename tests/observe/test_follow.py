@@ -1,0 +1,162 @@
+"""An attempt followed over a real link: every byte once, whole metric lines, how it ended."""
+
+import asyncio
+import os
+import signal
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines
+from orchestrator.observe.follow import Follower, _Lines, follow
+from orchestrator.observe.gpus import gpus_sampled, link_changes, sampled
+from tests.observe.conftest import AsyncLaunch, Launcher
+
+WITHIN_S = 40.0
+
+TALK = """
+import os, time
+metrics = open(os.environ["ORCH_RUN_DIR"] + "/metrics.jsonl", "ab", buffering=0)
+for step in range(3):
+    print("step", step)
+    metrics.write(b'{"step": %d}\\n{"to' % step)
+    time.sleep(0.05)
+    metrics.write(b'rn": 1}\\n')
+print("last words", end="")
+raise SystemExit(7)
+"""
+
+
+async def followed(begun: AsyncLaunch, log_offset: int = 0, metrics_offset: int = 0) -> Follower:
+    """Follow the run's attempt from here on."""
+    return await follow(
+        begun.link,
+        begun.run,
+        begun.attempt_dir,
+        clock=SystemClock(),
+        log_offset=log_offset,
+        metrics_offset=metrics_offset,
+    )
+
+
+async def to_the_end(follower: Follower) -> list[Event]:
+    """All events, each said to be stored."""
+    events = []
+    async with asyncio.timeout(WITHIN_S):
+        async for event in follower:
+            events.append(event)
+            if isinstance(event, LogBytes | LogGap | MetricLines):
+                await follower.stored(event)
+    return events
+
+
+def output(events: list[Event]) -> bytes:
+    """All bytes of the log, each at the offset where the last one ended."""
+    at = None
+    found = b""
+    for event in events:
+        if isinstance(event, LogBytes):
+            assert at in {None, event.offset}
+            at, found = event.end, found + event.data
+    return found
+
+
+async def test_output_metrics_and_exit_come_whole_and_in_order(program: Launcher) -> None:
+    """The exit record is the last event, after every byte; metric lines are never torn."""
+    begun = program(TALK)
+    await begun.start()
+    events = await to_the_end(await followed(begun))
+    assert output(events) == b"step 0\r\nstep 1\r\nstep 2\r\nlast words"
+    metrics = [event for event in events if isinstance(event, MetricLines)]
+    lines = [line for event in metrics for line in event.lines]
+    assert lines == [line for step in range(3) for line in (b'{"step": %d}' % step, b'{"torn": 1}')]
+    last = events[-1]
+    assert isinstance(last, Exited)
+    assert (last.record.code, last.record.signal) == (7, None)
+    assert last.record.log_bytes == len(output(events))
+    assert last.at == last.record.ended_at
+
+
+async def test_following_goes_on_where_it_was_stored(program: Launcher) -> None:
+    """A daemon that was restarted gets the rest, and no byte twice."""
+    begun = program(TALK)
+    await begun.start()
+    whole = await to_the_end(await followed(begun))
+    lines = next(event for event in whole if isinstance(event, MetricLines))
+    rest = await to_the_end(await followed(begun, log_offset=5, metrics_offset=lines.end))
+    assert output(rest) == output(whole)[5:]
+    again = [event for event in rest if isinstance(event, MetricLines)]
+    assert not again or again[0].offset == lines.end
+    assert isinstance(rest[-1], Exited)
+
+
+async def test_no_byte_is_lost_when_the_probe_dies(program: Launcher) -> None:
+    """The link starts another probe, and the events go on as if nothing had been."""
+    begun = program(
+        "import time\nfor n in range(200):\n    print('line', n)\n    time.sleep(0.01)\n"
+    )
+    await begun.start()
+    follower = await followed(begun)
+    events: list[Event] = []
+    async with asyncio.timeout(WITHIN_S):
+        async for event in follower:
+            events.append(event)
+            if isinstance(event, LogBytes):
+                await follower.stored(event)
+            if len(events) == 3:
+                assert begun.link.hello is not None
+                os.kill(begun.link.hello["pid"], signal.SIGKILL)
+    assert output(events) == b"".join(b"line %d\r\n" % n for n in range(200))
+    assert isinstance(events[-1], Exited)
+
+
+async def test_a_signal_is_told_exactly(program: Launcher) -> None:
+    """Killed by SIGKILL is no exit code 137."""
+    begun = program("import os\nprint('x')\nos.kill(os.getpid(), 9)\n")
+    await begun.start()
+    last = (await to_the_end(await followed(begun)))[-1]
+    assert isinstance(last, Exited)
+    assert (last.record.code, last.record.signal) == (None, 9)
+
+
+async def test_gpus_and_the_link_are_events_too(program: Launcher) -> None:
+    """Rounds of samples come with their source; the link says what it is."""
+    link = program("").link
+    async with asyncio.timeout(WITHIN_S):
+        async for change in link_changes(link):
+            assert change.state == "connected"
+            break
+        rounds = sampled(link, interval_s=0.05)
+        first, second = await anext(rounds), await anext(rounds)
+        await rounds.aclose()
+    assert type(first) is type(second)
+    assert second.at >= first.at > 0
+
+
+def test_what_a_newer_probe_says_of_a_gpu_is_kept() -> None:
+    """Keys that this daemon does not know go to `extra`."""
+    event = gpus_sampled(
+        {
+            "t": 5.0,
+            "source": "nvml",
+            "error": None,
+            "samples": [{"index": 1, "power_w": 9.5, "processes": [{"pid": 4}], "fan": 3}],
+        }
+    )
+    assert event.samples[0].extra == {"fan": 3}
+    assert event.samples[0].processes == ({"pid": 4},)
+
+
+def test_a_metrics_file_that_begins_anew_begins_with_a_whole_line() -> None:
+    """The torn end of the old file is not put before the new one."""
+    lines = _Lines(0)
+    assert lines.take(0, b'{"step": 1}\n{"st', 1.0)[0].end == 12
+    lines.begin_anew(0)
+    (event,) = lines.take(0, b'{"step": 2}\n', 2.0)
+    assert (event.offset, event.lines) == (0, (b'{"step": 2}',))
+
+
+def test_a_line_without_an_end_is_not_held_for_ever() -> None:
+    """A program that writes no line at all cannot grow the daemon."""
+    lines = _Lines(0)
+    assert lines.take(0, b"x" * 600_000, 1.0) == []
+    (event,) = lines.take(600_000, b"x" * 600_000, 2.0)
+    assert (event.offset, event.end) == (0, 1_200_000)
