@@ -1,4 +1,4 @@
-"""completion: a script for bash, zsh or tcsh, made from the parser."""
+"""completion: a script for a shell, made from the parser."""
 
 import argparse
 

@@ -41,8 +41,8 @@ def _launch(client: Client, options: argparse.Namespace) -> dict[str, Any]:
     for message in client.stream("POST", "/v1/run", _body(options)):
         if message["kind"] in {"stored", "launched"}:
             stored = message["run"]
-            if options.detach or message["kind"] == "launched":
-                return message["run"]  # type: ignore[no-any-return]  # a RunView
+            if options.detach:
+                break
         elif not news.show(message):
             _show(message, options)
     if stored is None:
@@ -80,7 +80,7 @@ def _follow(follower: Follower, options: argparse.Namespace) -> int:
     else:
         with screen_for(options) as screen:
             view, _ = watch(follower, screen)
-        output.say("", *summary_lines(view))
+        output.say(*summary_lines(view))
     return ENDS.get(view["state"], 1)
 
 

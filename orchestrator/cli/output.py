@@ -44,7 +44,8 @@ def harmless(text: str, *, colour: bool = False) -> str:
         return printable(text)
     kept = _COLOUR.findall(text)
     plain = [printable(part) for part in _COLOUR.split(text)]
-    return "".join(a + b for a, b in zip(plain, [*kept, "\x1b[0m"], strict=True))
+    painted = "".join(a + b for a, b in zip(plain, [*kept, ""], strict=True))
+    return painted + "\x1b[0m" if kept else painted
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -54,8 +55,9 @@ def is_coloured(stream: TextIO) -> bool:
 
 def say(*lines: str) -> None:
     """Print lines of a result."""
+    colour = is_coloured(sys.stdout)
     for line in lines:
-        print(harmless(line, colour=True), flush=True)
+        print(harmless(line, colour=colour), flush=True)
 
 
 def note(line: str) -> None:

@@ -164,7 +164,7 @@ def _exec(parser: argparse.ArgumentParser) -> None:
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
 
 COMMANDS: dict[str, Command] = {

@@ -8,12 +8,8 @@ from orchestrator.cli import output
 
 def incident_lines(incident: Mapping[str, Any]) -> list[str]:
     """What a person must know of an incident; the whole traceback is `orch explain`'s."""
-    finding = {
-        "title": incident["title"],
-        "signature": incident["signature"],
-        **incident["finding"],
-    }
-    finding["title"] = incident["title"] or finding.get("title")
+    own = {key: incident[key] for key in ("signature", "title")}
+    finding = {**incident["finding"], **own}
     return verdict_lines(finding, same_as=incident["same_as"], incident=incident["id"])
 
 

@@ -1,0 +1,109 @@
+"""Every failure is one sentence with its remedy, and its own exit code."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.location import locate
+from orchestrator.core.errors import OrchError
+from tests.cli.canned import CannedBackend
+from tests.cli.conftest import Ran
+
+Orch = Callable[..., Ran]
+
+
+def test_no_such_run_is_102(canned: CannedBackend, orch: Orch) -> None:
+    """A RUN that names nothing has a code of its own, in every command that takes one."""
+    for words in (("show",), ("logs",), ("wait",), ("stop",), ("logs", "-f"), ("explain",)):
+        ran = orch(*words, "nope")
+        assert ran.code == 102, words
+        assert ran.err.startswith("orch: There is no run nope. `orch ps -a` lists them all.")
+
+
+def test_errors_keep_the_daemons_exit_code(canned: CannedBackend, orch: Orch) -> None:
+    """What the daemon says of its own failure is what the command ends with."""
+    canned.raises["runs"] = OrchError("The disk is full.", remedy="Free some.")
+    ran = orch("ps")
+    assert (ran.code, ran.err) == (1, "orch: The disk is full. Free some.\n")
+
+
+def test_misspelt_command_names_the_nearest(orch: Orch) -> None:
+    """Usage is 2, with the word that was probably meant."""
+    ran = orch("statsu")
+    assert ran.code == 2
+    assert "there is no command 'statsu'; did you mean status?" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show",),
+        ("daemon",),
+        ("daemon", "dance"),
+        ("wait", "@1", "--timeout", "soon"),
+        ("run", "--env", "novalue"),
+        ("ps", "--", "x"),
+        ("ps", "--jsn"),
+        ("status", "--watch", "--since", "3"),
+        ("exec", "ct200"),
+    ],
+)
+def test_wrong_words_are_2(words: tuple[str, ...], orch: Orch, project: Path) -> None:
+    """Nothing is guessed from wrong words, and no daemon is started for them."""
+    ran = orch(*words)
+    assert ran.code == 2
+    assert ran.err
+    assert not (locate(project / "inventory.yaml", os.environ)).state_folder.exists()
+
+
+def test_no_inventory_is_2_and_says_where_it_looked(
+    orch: Orch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside a project the sentence names the folder and the option."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ORCH_CONFIG", raising=False)
+    ran = orch("ps")
+    assert ran.code == 2
+    assert f"No inventory.yaml in {tmp_path} or any folder above it." in ran.err
+
+
+def test_status_of_no_daemon_is_1_and_starts_none(orch: Orch, project: Path) -> None:
+    """`daemon status` without a daemon says so, in a document that scripts know."""
+    location = locate(project / "inventory.yaml", os.environ)
+    ran = orch("daemon", "status", "--json")
+    assert ran.code == 1
+    expected = {"running": False, "pid": None, "socket": str(location.socket)}
+    assert json.loads(ran.out) == expected
+    assert orch("daemon", "status").out.startswith("no daemon runs; `orch daemon start`")
+    assert not location.state_folder.exists()
+
+
+def test_stopping_no_daemon_is_no_error(orch: Orch, project: Path) -> None:
+    """`daemon stop` wants it gone, and gone it is."""
+    ran = orch("daemon", "stop")
+    assert (ran.code, ran.out) == (0, "no daemon was running\n")
+
+
+def test_all_daemons_are_listed_dead_ones_too(canned: CannedBackend, orch: Orch) -> None:
+    """`daemon status --all` reads the notes, and asks each daemon whether it lives."""
+    dead = canned.location.state_folder.parent / "0123"
+    dead.mkdir()
+    note = {"pid": 1, "socket": "/nowhere.sock", "inventory": "/gone/inventory.yaml"}
+    (dead / "daemon.json").write_text(json.dumps(note))
+    lines = orch("daemon", "status", "--all").out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["PID", "STATE", "INVENTORY"],
+        ["-", "gone", "/gone/inventory.yaml"],
+        ["4711", "running", "/home/me/inventory.yaml"],
+    ]
+
+
+def test_help_is_for_everyone(orch: Orch) -> None:
+    """--help ends with 0 and lists every command; no words in a pipe print it, with 2."""
+    assert orch("--help").code == 0
+    ran = orch()
+    assert ran.code == 2
+    assert "diagnose" in ran.out
