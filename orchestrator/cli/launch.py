@@ -35,14 +35,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _launch(client: Client, options: argparse.Namespace) -> dict[str, Any]:
-    """Everything up to the launch; the run as it was stored (--detach) or launched."""
+    """Everything until the run and its launch are stored; from there on the daemon sees to it."""
     news = DeployNews(quiet=options.json)
     stored: dict[str, Any] | None = None
     for message in client.stream("POST", "/v1/run", _body(options)):
-        if message["kind"] in {"stored", "launched"}:
+        if message["kind"] == "stored":
             stored = message["run"]
-            if options.detach:
-                break
         elif not news.show(message):
             _show(message, options)
     if stored is None:
@@ -69,8 +67,8 @@ def _show(message: dict[str, Any], options: argparse.Namespace) -> None:
         return
     elif message["kind"] == "preflight":
         output.say("preflight", *(f"  {line}" for line in check_lines(message["checks"])))
-    elif message["kind"] in {"ended", "stopped"}:
-        output.say(f"the old run: {stopped_text(message)}")
+    elif message["kind"] == "ended":
+        output.say(stopped_text(message))
 
 
 def _follow(follower: Follower, options: argparse.Namespace) -> int:

@@ -84,7 +84,7 @@ def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:
     if len(plan["paths"]) > MAX_PATHS:
         lines.append(f"    and {len(plan['paths']) - MAX_PATHS} more")
     if plan["setup"]:
-        lines.append(f"  setup: {plan['setup']}")
+        lines.append("  its environment is made first")
     return lines
 
 
@@ -92,9 +92,8 @@ def deployed_text(message: Mapping[str, Any]) -> str:
     """One line for what was done."""
     done = "deployed" if message["switched"] else "unchanged"
     took = output.duration(message["seconds"])
-    release = message["release"]
-    name = release["digest"] if isinstance(release, dict) else release
-    return f"{message['job']}: release {name} {done} on {message['target']} in {took}"
+    what = f"release {message['release']} {done} on {message['target']}"
+    return f"{message['job']}: {what} in {took}"
 
 
 def rollback(options: argparse.Namespace) -> int:

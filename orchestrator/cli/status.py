@@ -1,11 +1,12 @@
 """status, ps, show, wait and top: what the daemon knows, as tables or as it was said."""
 
 import argparse
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.api.client import Client, quoted
+from orchestrator.api.client import ANSWER_TIMEOUT_S, Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
 from orchestrator.cli.verdict import verdict_lines
@@ -15,7 +16,7 @@ FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
 ENDS = {"finished": FINISHED, "failed": FAILED, "lost": FAILED, "stopped": STOPPED}
 """Exit code of `run` and `wait` for each end of a run."""
 
-_WAIT_SLICE_S = 50.0
+_WAIT_SLICE_S = 50
 """A longer wait is asked for in pieces, so that a dead daemon is noticed."""
 
 
@@ -171,12 +172,13 @@ def wait(options: argparse.Namespace) -> int:
 def _wait(client: Client, run: str, until: str, timeout_s: float | None) -> dict[str, Any]:
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
-        left = _WAIT_SLICE_S if deadline is None else max(deadline - time.monotonic(), 0.0)
-        piece = min(left, _WAIT_SLICE_S)
-        query: dict[str, str | int | float | None] = {"until": until, "timeout": round(piece, 3)}
+        left_s = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
+        piece_s = max(1, math.ceil(min(left_s, _WAIT_SLICE_S)))  # the API takes whole seconds
+        query: dict[str, str | int | float | None] = {"until": until, "timeout": piece_s}
         path = f"/v1/runs/{quoted(run)}/wait"
-        said = client.get(path, query, timeout_s=piece + 30.0)
-        if said["reached"] or said["run"]["state"] in ENDS or left <= piece < _WAIT_SLICE_S:
+        said = client.get(path, query, timeout_s=piece_s + ANSWER_TIMEOUT_S)
+        last = deadline is not None and left_s <= _WAIT_SLICE_S
+        if said["reached"] or said["run"]["state"] in ENDS or last:
             return said
         run = said["run"]["id"]  # `@1` must not become another run half-way
 

@@ -17,7 +17,7 @@ def stop(options: argparse.Namespace) -> int:
     for message in client.stream("POST", f"/v1/runs/{quoted(options.run)}/stop", body):
         last = message
         if not options.json and message["kind"] == "stopping":
-            output.note(f"stopping {message.get('run', options.run)}")
+            output.note(f"stopping {message['run']['id']}")
     if options.json:
         output.print_json({key: value for key, value in last.items() if key != "kind"})
     else:
@@ -26,11 +26,14 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def stopped_text(message: Mapping[str, Any]) -> str:
-    """`stopped, 3 processes ended; GPUs 0-7 free after 3.2 s`, or who holds them."""
-    ended = _count(message.get("ended"))
-    parts = [f"stopped, {ended} process{'' if ended == 1 else 'es'} ended"]
-    if remaining := _count(message.get("remaining")):
-        parts.append(f"{remaining} still there: {message['remaining']}")
+    """`run 2 stopped, 3 processes ended; GPUs 0-7 free after 3.2 s`, or who holds them."""
+    name = output.run_name(message["run"])
+    if message.get("already"):
+        return f"{name} had ended already: {message['run']['state']}"
+    ended, remaining = message.get("ended") or [], message.get("remaining") or []
+    parts = [f"{name} stopped, {len(ended)} process{'' if len(ended) == 1 else 'es'} ended"]
+    if remaining:
+        parts.append("still there: " + ", ".join(_holder(one) for one in remaining))
     holders = message.get("gpu_holders") or []
     free_after = message.get("gpus_free_after_s")
     if holders:
@@ -51,10 +54,6 @@ def index_ranges(indexes: list[int]) -> str:
         else:
             spans.append([index, index])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-
-
-def _count(value: object) -> int:
-    return len(value) if isinstance(value, list) else int(value) if isinstance(value, int) else 0
 
 
 def _holder(one: object) -> str:

@@ -144,7 +144,7 @@ PLAN = {
     "files_unchanged": 11,
     "bytes_to_send": 2048,
     "paths": ["trainer/dflash_model.py"],
-    "setup": None,
+    "setup": True,
 }
 DEPLOY: list[dict[str, Any]] = [
     {"kind": "plan", "job": "dflash", "plan": PLAN},
@@ -214,7 +214,6 @@ class CannedBackend:
                 PREFLIGHT,
                 {"kind": "warning", "text": "sink ops is unset"},
                 {"kind": "stored", "run": running(state="pending")},
-                {"kind": "launched", "run": running(state="starting")},
             ],
             "follow": [
                 {"kind": "run", "run": running()},
@@ -223,17 +222,20 @@ class CannedBackend:
                 {"kind": "end", "run": run_view()},
             ],
             "stop": [
-                {"kind": "stopping", "run": "dflash-2"},
+                {"kind": "stopping", "run": running()},
                 {
                     "kind": "stopped",
-                    "ended": 3,
-                    "remaining": 0,
+                    "run": run_view(state="stopped"),
+                    "ended": [4242, 4243, 4244],
+                    "remaining": [],
                     "gpus": [0, 1, 2, 3, 4, 5, 6, 7],
                     "gpus_free_after_s": 3.2,
                     "gpu_holders": [],
                 },
             ],
         }
+        self.successive: dict[str, list[dict[str, Any]]] = {}
+        """Documents that are given first, one a call."""
         self.raises: dict[str, OrchError] = {}
         self.needs = ["ORCH_WEBHOOK_URL"]
         self.end_asked = threading.Event()
@@ -283,6 +285,8 @@ class CannedBackend:
 
     async def get(self, what: str, words: str, query: Mapping[str, str]) -> dict[str, Any]:
         self._note(what, words, query)
+        if self.successive.get(what):
+            return self.successive[what].pop(0)
         return self.documents[what]
 
     async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange:

@@ -126,6 +126,17 @@ def test_wait_exit_codes(
     assert orch("wait", "@1", *words).code == code
 
 
+def test_wait_goes_on_with_the_run_that_it_began_with(canned: CannedBackend, orch: Orch) -> None:
+    """A long wait asks again and again, by the run's id: `@1` may be another run by then."""
+    not_yet = {"reached": False, "run": running(), "reason": "not within 50 s"}
+    canned.successive["wait"] = [not_yet, {**not_yet, "reached": True}]
+    assert orch("wait", "@1", "--until", "step:5").code == 0
+    assert [(what, words) for what, words, _ in canned.asked] == [
+        ("wait", "@1"),
+        ("wait", "dflash-2"),
+    ]
+
+
 def test_wait_for_nonsense_is_refused(canned: CannedBackend, orch: Orch) -> None:
     """A condition that is none gives 2 and the list of those there are."""
     ran = orch("wait", "@1", "--until", "monday")
@@ -211,11 +222,20 @@ def test_alert_that_did_not_arrive_is_1(canned: CannedBackend, orch: Orch) -> No
 def test_stop_says_who_holds_the_gpus(canned: CannedBackend, orch: Orch) -> None:
     """What could not be ended is named, and the exit code says so."""
     stopped = canned.streams["stop"][-1]
-    stopped.update(remaining=1, gpu_holders=[{"gpu": 3, "pid": 77, "command": "python3"}])
+    left = {"pid": 77, "command": "python3"}
+    stopped.update(remaining=[left], gpu_holders=[{"gpu": 3, **left}])
     ran = orch("stop", "@1", "--grace", "5")
     assert ran.code == 1
+    assert "still there: pid 77 python3" in ran.out
     assert "GPU memory is still held by gpu 3 pid 77 python3" in ran.out
     assert canned.asked[-1] == ("stop", "@1", {"grace_s": 5.0})
+
+
+def test_stopping_what_has_ended_is_no_error(canned: CannedBackend, orch: Orch) -> None:
+    """A run that ended before says so, and 0."""
+    canned.streams["stop"] = [{"kind": "stopped", "run": run_view(), "already": True}]
+    ran = orch("stop", "@1")
+    assert (ran.code, ran.out) == (0, "run 2 had ended already: failed\n")
 
 
 def test_stop_as_json_is_one_document(canned: CannedBackend, orch: Orch) -> None:

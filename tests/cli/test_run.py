@@ -30,6 +30,14 @@ def test_a_crash_is_told_and_gives_100(canned: CannedBackend, orch: Orch, golden
     golden("run", ran.out)
 
 
+def test_replace_tells_how_the_old_run_ended(canned: CannedBackend, orch: Orch) -> None:
+    """--replace says which run ended, and when its GPUs were free."""
+    old = {**canned.streams["stop"][-1], "kind": "ended"}
+    canned.streams["run"][-1:-1] = [{"kind": "stopping", "run": running()}, old]
+    out = orch("run", "--replace").out
+    assert "run 2 stopped, 3 processes ended; GPUs 0-7 free after 3.2 s" in out
+
+
 @pytest.mark.parametrize(
     ("state", "code"), [("finished", 0), ("failed", 100), ("lost", 100), ("stopped", 103)]
 )
@@ -62,9 +70,9 @@ def test_the_request_holds_every_wish(canned: CannedBackend, orch: Orch) -> None
     )
 
 
-def test_detach_returns_as_soon_as_the_run_is_stored(canned: CannedBackend, orch: Orch) -> None:
-    """--detach waits for `stored`, not for the launch; --json prints the id alone."""
-    canned.streams["run"] = [{"kind": "stored", "run": running()}, "wait"]
+def test_detach_follows_nothing_and_prints_the_id(canned: CannedBackend, orch: Orch) -> None:
+    """--detach ends once the run is stored; --json prints the id alone."""
+    canned.streams["follow"] = ["wait"]
     ran = orch("run", "--detach", "--json")
     assert ran.code == 0
     assert json.loads(ran.out) == {"run": "dflash-2"}
