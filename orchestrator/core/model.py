@@ -90,6 +90,11 @@ class Target:
     """Interpreter for probe and job; its folder comes first in PATH. None: python3."""
     labels: Mapping[str, str] = field(default_factory=_empty)
 
+    @property
+    def python_folder(self) -> str | None:
+        """Folder of `python`, which comes first in PATH; None where that is a plain name."""
+        return (self.python or "").rpartition("/")[0] or None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:

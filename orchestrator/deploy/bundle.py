@@ -123,6 +123,7 @@ class _Walk:
         if not os.path.isdir(root):  # noqa: PTH112  a bytes path
             self.problems.append(f"{_shown(root)} is no folder")
             return
+        self._hashes.walks(root)
         for found in self._below(root, b"", ignore):
             self._add(name, found)
 

@@ -19,6 +19,7 @@ class HashCache:
 
     def __init__(self, known: dict[str, list[Any]], now: float) -> None:
         self._known = known
+        self._walked: list[str] = []
         self._used: dict[str, list[Any]] = {}
         self._settled_before_ns = int((now - _SETTLED_S) * 1e9)
 
@@ -31,6 +32,10 @@ class HashCache:
         except (OSError, ValueError, KeyError, TypeError):
             known = {}
         return cls(known, now)
+
+    def walks(self, folder: bytes) -> None:
+        """All files of a folder are asked for from here on: what is not is forgotten."""
+        self._walked.append(folder.decode("utf-8", "surrogateescape") + "/")
 
     def of(self, path: bytes, stat: os.stat_result) -> str:
         """SHA-256 of a file, hex; OSError where it cannot be read."""
@@ -48,9 +53,12 @@ class HashCache:
 
     def save(self, path: Path) -> None:
         """Keep what this walk used; does nothing where that is what was kept already."""
-        if self._used == self._known:
+        walked = tuple(self._walked)
+        others = {key: row for key, row in self._known.items() if not key.startswith(walked)}
+        files = others | self._used
+        if files == self._known:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(path.name + ".new")
-        fresh.write_text(json.dumps({"version": _VERSION, "files": self._used}))
+        fresh.write_text(json.dumps({"version": _VERSION, "files": files}))
         fresh.replace(path)

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 from orchestrator.core.errors import DeployError, OrchError
@@ -115,7 +114,7 @@ async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
         digest=bundle.digest,
         entries=bundle.packed,
         env=dict(job.env),
-        path_first=_path_first(job),
+        path_first=[job.target.python_folder] if job.target.python_folder else [],
     )
     missing = frozenset(answer["missing"])
     sizes = wire.blobs_of(bundle.manifest.entries)
@@ -165,12 +164,6 @@ async def deploy(
     return Release(
         digest=bundle.digest, path=answer["path"], files=bundle.files, bytes=bundle.bytes
     )
-
-
-def _path_first(job: Job) -> list[str]:
-    """Where the target's own interpreter is, so that setup's `python3` is that one."""
-    python = job.target.python
-    return [str(PurePosixPath(python).parent)] if python is not None and "/" in python else []
 
 
 async def _asked(caller: Caller, op: str, **args: Any) -> Any:
@@ -271,7 +264,7 @@ async def _commit(
         digest=bundle.digest,
         entries=bundle.packed,
         env=dict(job.env),
-        path_first=_path_first(job),
+        path_first=[job.target.python_folder] if job.target.python_folder else [],
         provenance=provenance.to_json(),
     )
     return answer

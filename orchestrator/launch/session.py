@@ -60,9 +60,8 @@ def path_first(job: Job, release: Release | None) -> list[str]:
     folders = []
     if release is not None and job.setup is not None:
         folders.append(f"{release.path}/.venv/bin")
-    python = job.target.python
-    if python is not None and "/" in python:
-        folders.append(str(PurePosixPath(python).parent))
+    if job.target.python_folder is not None:
+        folders.append(job.target.python_folder)
     return folders
 
 

@@ -1,0 +1,84 @@
+"""Fingerprints of a real environment, and what is said of two of them."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.core.model import Job, PreflightPolicy
+from orchestrator.deploy.environment import diff, drifted, fingerprint
+
+from .caller import NearCaller
+
+
+async def test_a_fingerprint_says_what_a_job_finds(
+    caller: NearCaller, job: Job, tmp_path: Path
+) -> None:
+    """Packages, interpreter, kernel, variables without secrets, and the caches' sizes."""
+    cache = tmp_path / "inductor"
+    cache.mkdir()
+    (cache / "kernel.so").write_bytes(bytes(5000))
+    target = dataclasses.replace(job.target, python=sys.executable)
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "HF_HOME": "/hf", "HF_TOKEN": "secret"}
+    job = dataclasses.replace(job, targets=(target,), env=env)
+    found = await fingerprint(caller, job, None)
+    assert found["packages"]["pytest"]["version"] == pytest.__version__
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["caches"][str(cache)]["bytes"] == 5000
+    assert found["variables"]["HF_HOME"] == "/hf"
+    assert "secret" not in str(found)
+    assert found["error"] is None
+    assert diff(found, found) == ()
+
+
+def made(**parts: Any) -> dict[str, Any]:
+    """A fingerprint of few parts."""
+    return {"packages": {}, "caches": {}, "variables": {}, "gpus": [], **parts}
+
+
+def packages(**versions: str) -> dict[str, dict[str, str]]:
+    """Packages as the probe tells them."""
+    return {name: {"version": version, "from": "/x"} for name, version in versions.items()}
+
+
+def test_what_changed_is_said_in_words_caches_first() -> None:
+    """The night of the story: flashinfer came, triton went back, the cache was cleared."""
+    before = made(
+        packages=packages(triton="3.6", torch="2.11"),
+        caches={"/cache": {"bytes": 4_100_000_000, "files": 9}, "/other": None},
+        variables={"OMP_NUM_THREADS": "8"},
+        driver="570.1",
+    )
+    after = made(
+        packages=packages(triton="3.5", torch="2.11", flashinfer="0.6"),
+        caches={"/cache": None, "/other": {"bytes": 5, "files": 1}},
+        driver="575.2",
+        gpus=["NVIDIA H200"],
+    )
+    changes = diff(before, after)
+    assert [str(change) for change in changes] == [
+        "compile cache /cache 4.1 GB -> 0 B",
+        "driver 570.1 -> 575.2",
+        "gpus NVIDIA H200 appeared",
+        "flashinfer 0.6 appeared",
+        "triton 3.6 -> 3.5",
+        "OMP_NUM_THREADS 8 is gone",
+    ]
+    assert [change.part for change in changes if change.alarming] == ["cache"]
+
+
+def test_a_cache_that_grew_and_an_interpreter_that_was_silent_are_no_change() -> None:
+    """Every run fills the cache; packages that could not be asked for have not gone."""
+    before = made(caches={"/c": {"bytes": 100, "files": 1}}, packages=packages(torch="2.11"))
+    after = made(caches={"/c": {"bytes": 900, "files": 5}}, packages={})
+    assert diff(before, after) == ()
+
+
+def test_drift_is_of_the_jobs_own_list(job: Job) -> None:
+    """Other packages may change without a word before a launch."""
+    job = dataclasses.replace(job, preflight=PreflightPolicy(packages={"Torch": ">=2.10"}))
+    before = made(packages=packages(torch="2.11", numpy="1"))
+    after = made(packages=packages(torch="2.12", numpy="2"))
+    assert [str(change) for change in drifted(job, before, after)] == ["torch 2.11 -> 2.12"]
