@@ -6,6 +6,7 @@ draws on the CPU from a generator of the step's own, so that a resumed run draws
 Shapes: B rows, S positions, N block slots of a row, j = block - 1 drafted slots.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,16 +43,17 @@ class Blocks:
 
 
 def draw_anchors(
-    rows: Rows, per_document: int, capacity: int, generator: torch.Generator
+    rows: Rows, per_document: int, capacity: int, generators: Sequence[torch.Generator]
 ) -> tuple[Tensor, Tensor]:
     """Up to `per_document` anchors of each document, sorted, padded to `capacity` with keep False.
 
-    Returns anchors [B, N] and keep [B, N]. Raises ValueError where a row has more blocks
-    than `capacity`, which the packer prevents.
+    Each row draws from a generator of its own, whichever rank it falls to. Returns anchors
+    [B, N] and keep [B, N]. Raises ValueError where a row has more blocks than `capacity`,
+    which the packer prevents.
     """
     candidate_BS = anchor_candidates(rows)
     anchors, keeps = [], []
-    for candidate_S, doc_S in zip(candidate_BS, rows.doc_BS, strict=True):
+    for candidate_S, doc_S, generator in zip(candidate_BS, rows.doc_BS, generators, strict=True):
         chosen = []
         for doc in range(int(doc_S.max()) + 1):
             at = (candidate_S & (doc_S == doc)).nonzero().flatten()

@@ -8,12 +8,16 @@ H heads, K key-value heads, D head width.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.layers import FeedForward, RMSNorm, Shape, join_heads, rope_table, rotate, split_heads
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries [B, H, Q, D], keys and values [B, K, T, D] -> [B, H, Q, D]."""
@@ -84,6 +88,18 @@ class Drafter(nn.Module):
         self.hidden_norm = RMSNorm(shape.hidden, shape.eps)
         self.layers = nn.ModuleList(DraftLayer(shape) for _ in range(num_layers))
         self.norm = RMSNorm(shape.hidden, shape.eps)
+        self._layer: Callable[..., Tensor] = DraftLayer.forward
+
+    def compile_layers(self) -> None:
+        """Compile one layer for all of them: one graph for each shape and gradient mode.
+
+        A recompilation beyond the limit fails instead of running the dense attention.
+        """
+        from torch._dynamo import config
+
+        config.recompile_limit = 64
+        config.fail_on_recompile_limit_hit = True
+        self._layer = torch.compile(DraftLayer.forward, dynamic=False, fullgraph=True)
 
     def context(self, features_BSF: Tensor) -> Tensor:
         """The context features [B, S, h], computed once and shared by all layers."""
@@ -107,7 +123,7 @@ class Drafter(nn.Module):
         block = (whole[0][:, :, length:], whole[1][:, :, length:])
         x_BQh = noise_BQh
         for layer in self.layers:
-            x_BQh = layer(x_BQh, context_BSh, block, whole, attend)
+            x_BQh = self._layer(layer, x_BQh, context_BSh, block, whole, attend)
         return x_BQh
 
 
@@ -131,3 +147,27 @@ def attend_dense(mask: Tensor) -> Attend:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
 
     return attend
+
+
+def attend_flex(mask: "BlockMask") -> Attend:
+    """Attention by flex attention; to be called from compiled code only, else it is dense."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+        assert isinstance(out, Tensor)
+        return out
+
+    return attend
+
+
+def assert_never_dense() -> None:
+    """Fail loudly where flex attention ran uncompiled, which is dense and ten times slower."""
+    from torch.nn.attention import flex_attention
+
+    shown: set[str] = getattr(flex_attention, "_WARNINGS_SHOWN", set())
+    if "flex_attention_performance" in shown:
+        raise RuntimeError(
+            "flex attention ran uncompiled (dense) in this process: a compiled function was "
+            "skipped, most often after a recompile limit or an FX trace in another thread"
+        )

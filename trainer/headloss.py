@@ -10,7 +10,7 @@ Shapes: M supervised slots, R of them in a chunk, h hidden, V vocabulary.
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from trainer.blocks import Blocks
 from trainer.config import LossConfig
+from trainer.staging import stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,22 +44,11 @@ class Plan:
 
     def to(self, device: torch.device) -> "Plan":
         """The same plan with its tables on `device`, copied without waiting."""
-        tables = torch.stack((self.row_M, self.label_M, self.owner_M, self.slot_M))
-        if device.type == "cuda":
-            tables = tables.pin_memory()
-        row, label, owner, slot = tables.to(device, non_blocking=True).unbind()
-        weight = self.weight_M.pin_memory() if device.type == "cuda" else self.weight_M
-        return Plan(
-            row_M=row,
-            label_M=label,
-            weight_M=weight.to(device, non_blocking=True),
-            owner_M=owner,
-            slot_M=slot,
-            bounds=self.bounds,
-            slots=self.slots,
-            rows=self.rows,
-            denominator=self.denominator,
+        row, label, owner, slot = stage(
+            [self.row_M, self.label_M, self.owner_M, self.slot_M], device
         )
+        (weight,) = stage([self.weight_M], device)
+        return replace(self, row_M=row, label_M=label, weight_M=weight, owner_M=owner, slot_M=slot)
 
 
 def plan_slots(blocks: Blocks, config: LossConfig, *, pad: bool) -> Plan:

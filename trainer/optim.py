@@ -1,7 +1,7 @@
 """AdamW over fp32 master weights, the schedule, and clipping.
 
 It owns the optimizer's state and reads gradients where autograd left them; it does not
-divide or reduce them.
+divide or reduce them. On CUDA adamw_kernel.py does the same in one pass.
 """
 
 import math
@@ -29,39 +29,36 @@ class AdamW:
         self.config = config
         self.parameters = list(parameters)
         self.step_count = 0
-        self.masters = [self._master(p) for p in self.parameters]
+        self.masters = [_master(p) for p in self.parameters]
         self.firsts = [torch.zeros_like(m) for m in self.masters]
         self.seconds = [torch.zeros_like(m) for m in self.masters]
 
-    @staticmethod
-    def _master(parameter: nn.Parameter) -> Tensor:
-        narrow = parameter.dtype in (torch.bfloat16, torch.float16)
-        return parameter.detach().float() if narrow else parameter.detach()
-
     @torch.no_grad()
     def step(self, lr: float) -> Tensor:
-        """Clip, update and drop the gradients; returns their norm before clipping."""
+        """Clip, update and drop the gradients; returns their norm before clipping.
+
+        The norm stays on the device: nobody waits for it here.
+        """
         config = self.config
         self.step_count += 1
         grads = [p.grad for p in self.parameters if p.grad is not None]
         assert len(grads) == len(self.parameters), "a parameter got no gradient"
-        norms = torch._foreach_norm(grads, 2)
-        norm = torch.stack([n.to(self.masters[0].dtype) for n in norms]).norm()
+        norm = torch.stack(_norms(grads, self.masters[0].dtype)).norm()
         scale = (config.clip / (norm + 1e-6)).clamp(max=1.0)
-        correct1 = 1 - config.beta1**self.step_count
-        correct2 = 1 - config.beta2**self.step_count
+        correction1 = 1 - config.beta1**self.step_count
+        correction2 = 1 - config.beta2**self.step_count
+        update = _update
+        if self.parameters[0].is_cuda:
+            from trainer.adamw_kernel import update
         for parameter, grad, master, first, second in zip(
             self.parameters, grads, self.masters, self.firsts, self.seconds, strict=True
         ):
-            clipped = grad.to(master.dtype) * scale
-            first.lerp_(clipped, 1 - config.beta1)
-            second.lerp_(clipped * clipped, 1 - config.beta2)
-            if parameter.dim() > 1 and config.weight_decay:
-                master.mul_(1 - lr * config.weight_decay)
-            spread = (second / correct2).sqrt_().add_(config.eps)
-            master.addcdiv_(first, spread, value=-lr / correct1)
-            if master.data_ptr() != parameter.data_ptr():
-                parameter.copy_(master)
+            decay = config.weight_decay if parameter.dim() > 1 else 0.0
+            update(
+                parameter, grad, master, first, second, scale,
+                step_size=lr / correction1, beta1=config.beta1, beta2=config.beta2,
+                eps=config.eps, keep=1 - lr * decay, correction2=correction2,
+            )  # fmt: skip
             parameter.grad = None
         return norm
 
@@ -85,3 +82,28 @@ class AdamW:
                 mine.copy_(other)
         for parameter, master in zip(self.parameters, self.masters, strict=True):
             parameter.copy_(master)
+
+
+def _master(parameter: nn.Parameter) -> Tensor:
+    narrow = parameter.dtype in (torch.bfloat16, torch.float16)
+    return parameter.detach().float() if narrow else parameter.detach()
+
+
+def _norms(grads: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    # Without the dtype the norm of bfloat16 gradients would itself be rounded to bfloat16.
+    norms: list[Tensor] = list(torch._foreach_norm(grads, 2, dtype=dtype))
+    return norms
+
+
+def _update(
+    weight: Tensor, grad: Tensor, master: Tensor, first: Tensor, second: Tensor, scale: Tensor,
+    *, step_size: float, beta1: float, beta2: float, eps: float, keep: float, correction2: float,
+) -> None:  # fmt: skip
+    clipped = grad.to(master.dtype) * scale
+    first.lerp_(clipped, 1 - beta1)
+    second.lerp_(clipped * clipped, 1 - beta2)
+    if keep != 1:
+        master.mul_(keep)
+    master.addcdiv_(first, (second / correction2).sqrt_().add_(eps), value=-step_size)
+    if master.data_ptr() != weight.data_ptr():
+        weight.copy_(master)

@@ -8,25 +8,24 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainer import checkpoint
-from trainer.blocks import draw_anchors, make_blocks
+from trainer.batches import Batches, Part
 from trainer.config import Config, ConfigError, dump
 from trainer.corpus import Document, make_documents
 from trainer.decoder import spread_layers
 from trainer.drafter import Drafter, initialise
-from trainer.headloss import Plan, plan_slots
 from trainer.optim import AdamW, learning_rate
-from trainer.packing import RowOrder
 from trainer.runlog import RunLog, step_line
-from trainer.step import Frozen, attention_for, batch_loss
+from trainer.staging import stage
+from trainer.step import Frozen, batch_loss, stage_batch
 from trainer.targets import Target, load_target
 from trainer.walk import acceptance_length
 
@@ -41,6 +40,20 @@ class StopError(Exception):
 
 class TrainingError(RuntimeError):
     """Training cannot go on; its text says at which step and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A step that is launched and whose figures are not read yet."""
+
+    step: int
+    began: float
+    lr: float
+    norm: Tensor
+    loss: Tensor
+    hits: Tensor
+    rows: int
+    drafted: int
 
 
 class StopFlag:
@@ -122,6 +135,8 @@ class Run:
         self.first_loss = self.last_loss = math.nan
         self.acceptance = math.nan
         self.ready = False
+        self.pending: Pending | None = None
+        self.flushed_at = 0.0
 
     def prepare(self) -> None:
         """Everything before the first step."""
@@ -148,11 +163,13 @@ class Run:
         self.log.say("phase data: answers of the target")
         train_documents = self._documents(held_out=False)
         self.eval_documents = self._documents(held_out=True)
-        self.order = RowOrder(train_documents, config.corpus, config.seed)
+        self.batches = Batches(train_documents, config, self.mask_token, self.device)
         # --- drafter
         self.drafter = Drafter(decoder.shape, config.drafter.layers, len(self.layers))
         initialise(self.drafter, config.seed)
         self.drafter.to(device=self.device, dtype=dtype)
+        if self.device.type == "cuda":
+            self.drafter.compile_layers()
         self.optimizer = AdamW(self.drafter.parameters(), config.optim)
         if resume_from is not None:
             self._load(resume_from)
@@ -173,53 +190,69 @@ class Run:
                 self.save()
 
     def train_step(self) -> None:
-        """One optimizer step and its line."""
+        """Launch one optimizer step; its line is written once the next one is launched.
+
+        So on CUDA the host never waits for the step it has just launched.
+        """
         config = self.config
         began = time.monotonic()
-        parts = [self._part(index) for index in range(config.optim.accumulate)]
+        parts = self.batches.parts(self.step)
         denominator = sum(part.plan.denominator for part in parts)
         if denominator == 0:
             raise TrainingError(f"step {self.step + 1}: no slot of the batch is supervised")
-        loss = 0.0
-        hits = rows = drafted = 0
+        loss, hits = [], []
         for part in parts:
-            summed, _, hit_M = part.loss()
-            (summed / denominator).backward()
-            loss += float(summed.detach()) / denominator
-            hits += int(hit_M.sum())
-            rows += part.plan.rows
-            drafted += part.drafted
+            summed, _, hit_M = self._forward(part)
+            # One thread only may run compiled code, and on CUDA autograd has its own.
+            with torch.autograd.set_multithreading_enabled(False):
+                (summed / denominator).backward()
+            loss.append(summed.detach() / denominator)
+            hits.append(hit_M.sum())
         lr = learning_rate(config.optim, self.step, config.total_steps)
-        norm = float(self.optimizer.step(lr))
+        norm = self.optimizer.step(lr)
         self.step += 1
+        pending = Pending(
+            step=self.step, began=began, lr=lr, norm=norm,
+            loss=torch.stack(loss).sum(), hits=torch.stack(hits).sum(),
+            rows=sum(part.plan.rows for part in parts),
+            drafted=sum(part.drafted(config.drafter.block) for part in parts),
+        )  # fmt: skip
+        self.flush()
+        self.pending = pending
+
+    def flush(self) -> None:
+        """Write the line of the step that was launched last."""
+        if self.pending is None:
+            return
+        pending, self.pending = self.pending, None
+        loss, norm = float(pending.loss), float(pending.norm)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingError(
-                f"loss is nan or infinite at step {self.step} (loss {loss}, gradient norm {norm}); "
-                "the last checkpoint is from before it: lower optim.lr and resume"
+                f"loss is nan or infinite at step {pending.step} (loss {loss}, gradient norm "
+                f"{norm}); the last checkpoint is from before it: lower optim.lr and resume"
             )
         self.first_loss = loss if math.isnan(self.first_loss) else self.first_loss
         self.last_loss = loss
-        speed = drafted / (time.monotonic() - began)
+        now = time.monotonic()
+        speed = pending.drafted / (now - max(pending.began, self.flushed_at))
+        self.flushed_at = now
         self.log.record(
-            "train",
-            self.step,
-            loss=loss,
-            lr=lr,
-            tokens_per_s=round(speed, 1),
-            grad_norm=norm,
-            slot_accuracy=hits / rows,
+            "train", pending.step, loss=loss, lr=pending.lr, tokens_per_s=round(speed, 1),
+            grad_norm=norm, slot_accuracy=int(pending.hits) / pending.rows,
             acceptance=self.acceptance,
-        )
-        if self.step % config.log_every == 0 or self.step in (1, config.total_steps):
+        )  # fmt: skip
+        total = self.config.total_steps
+        if pending.step % self.config.log_every == 0 or pending.step in (1, total):
             walked = None if math.isnan(self.acceptance) else self.acceptance
             self.log.say(
                 step_line(
-                    self.step, config.total_steps, loss=loss, speed=speed, lr=lr, acceptance=walked
+                    pending.step, total, loss=loss, speed=speed, lr=pending.lr, acceptance=walked
                 )
             )
 
     def evaluate(self) -> None:
         """Walk the acceptance length on held-out answers."""
+        self.flush()
         drafter = self.config.drafter
         self.acceptance = acceptance_length(
             self.drafter,
@@ -239,6 +272,7 @@ class Run:
 
     def save(self) -> Path:
         """Write a checkpoint of the present step."""
+        self.flush()
         began = time.monotonic()
         state: dict[str, Any] = {
             "step": self.step,
@@ -295,49 +329,23 @@ class Run:
             between=self.stop.check,
         )
 
-    def _part(self, index: int) -> "Part":
-        config = self.config
-        number = self.step * config.optim.accumulate + index
-        rows = self.order.batch(number * config.optim.rows, config.optim.rows)
-        generator = torch.Generator().manual_seed(config.seed * 1_000_003 + number)
-        anchor_BN, keep_BN = draw_anchors(
-            rows, config.corpus.anchors, config.corpus.row_anchors, generator
+    def _forward(self, part: Part) -> tuple[Tensor, Tensor, Tensor]:
+        config, device = self.config, self.device
+        tokens, doc, position = stage(
+            [part.rows.tokens_BS, part.rows.doc_BS, part.rows.position_BS], device
         )
-        blocks = make_blocks(rows, anchor_BN, keep_BN, config.drafter.block, self.mask_token)
-        plan = plan_slots(blocks, config.loss, pad=self.device.type == "cuda")
-
-        def loss() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-            with torch.no_grad():
-                _, features = self.target.decoder(
-                    rows.tokens_BS.to(self.device),
-                    doc_BS=rows.doc_BS.to(self.device),
-                    position_BS=rows.position_BS.to(self.device),
-                    feature_layers=self.layers,
-                    want_logits=False,
-                )
-            assert features is not None
-            attend = attention_for(rows, blocks, config.drafter.block, config.drafter.window)
-            return batch_loss(
-                self.drafter,
-                self.frozen,
-                features,
-                rows,
-                blocks,
-                plan.to(self.device),
-                attend,
-                config.loss,
-            )
-
-        return Part(plan=plan, drafted=int(keep_BN.sum()) * config.drafter.block, loss=loss)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One micro-batch: planned before the step, so that the denominator is known first."""
-
-    plan: Plan
-    drafted: int
-    loss: Callable[[], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+        with torch.no_grad():
+            _, features = self.target.decoder(
+                tokens, doc_BS=doc, position_BS=position,
+                feature_layers=self.layers, want_logits=False,
+            )  # fmt: skip
+        assert features is not None
+        batch = stage_batch(
+            part.rows, part.blocks,
+            block=config.drafter.block, window=config.drafter.window, device=device,
+        )  # fmt: skip
+        plan = part.plan.to(device)
+        return batch_loss(self.drafter, self.frozen, features, batch, plan, config.loss)
 
 
 def _feature_layers(config: Config, target: Target) -> tuple[int, ...]:

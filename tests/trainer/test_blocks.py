@@ -29,7 +29,7 @@ def test_every_document_gets_its_own_share_of_anchors() -> None:
     """Anchors are drawn for each document, distinct and sorted, and padded with keep False."""
     seen: set[int] = set()
     for seed in range(20):
-        anchor, keep = draw_anchors(rows(), 2, 6, torch.Generator().manual_seed(seed))
+        anchor, keep = draw_anchors(rows(), 2, 6, [torch.Generator().manual_seed(seed)])
         kept = anchor[0][keep[0]].tolist()
         assert len(kept) == 4
         assert kept == sorted(set(kept))

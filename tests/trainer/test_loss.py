@@ -12,7 +12,7 @@ from trainer.config import LossConfig
 from trainer.drafter import Drafter, initialise
 from trainer.headloss import head_loss, plan_slots
 from trainer.layers import Shape
-from trainer.step import Frozen, attention_for, batch_loss
+from trainer.step import Batch, Frozen, batch_loss, stage_batch
 
 SHAPE = Shape(
     vocab=23, hidden=12, ffn=20, layers=0, heads=4, kv_heads=2, head_dim=6,
@@ -40,6 +40,11 @@ def scene() -> tuple[Drafter, Frozen, Tensor, Rows, Blocks]:
     drafter.double()
     frozen = Frozen(embed_Vh=torch.randn(23, 12).double(), head_Vh=torch.randn(23, 12).double())
     return drafter, frozen, torch.randn(2, LENGTH, 36).double(), rows, blocks
+
+
+def staged(rows: Rows, blocks: Blocks) -> Batch:
+    """The batch as the drafter reads it."""
+    return stage_batch(rows, blocks, block=BLOCK, window=0, device=torch.device("cpu"))
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -137,8 +142,8 @@ def test_loss_and_gradients_equal_the_dense_reference(kind: str, chunk: int, pad
     wanted, wanted_grads = reference_loss(config)
     drafter, frozen, features, rows, blocks = scene()
     plan = plan_slots(blocks, config, pad=pad)
-    attend = attention_for(rows, blocks, BLOCK, 0)
-    summed, _, _ = batch_loss(drafter, frozen, features, rows, blocks, plan, attend, config)
+    batch = staged(rows, blocks)
+    summed, _, _ = batch_loss(drafter, frozen, features, batch, plan, config)
     loss = summed / plan.denominator
     loss.backward()
     torch.testing.assert_close(loss.detach(), wanted, rtol=1e-12, atol=0)
@@ -167,22 +172,20 @@ def test_denominators_are_added_before_dividing() -> None:
     config = LossConfig(chunk_rows=100)
     drafter, frozen, features, rows, blocks = scene()
     plan = plan_slots(blocks, config, pad=False)
-    attend = attention_for(rows, blocks, BLOCK, 0)
-    whole, _, _ = batch_loss(drafter, frozen, features, rows, blocks, plan, attend, config)
+    batch = staged(rows, blocks)
+    whole, _, _ = batch_loss(drafter, frozen, features, batch, plan, config)
     total, denominator = 0.0, 0.0
     for row in range(2):
         part_rows = Rows(**{k: getattr(rows, k)[row : row + 1] for k in Rows.__slots__})
         part = Blocks(**{k: getattr(blocks, k)[row : row + 1] for k in Blocks.__slots__})
         part_plan = plan_slots(part, config, pad=False)
-        part_attend = attention_for(part_rows, part, BLOCK, 0)
+        part_batch = staged(part_rows, part)
         summed, _, _ = batch_loss(
             drafter,
             frozen,
             features[row : row + 1],
-            part_rows,
-            part,
+            part_batch,
             part_plan,
-            part_attend,
             config,
         )
         total += float(summed.detach())
