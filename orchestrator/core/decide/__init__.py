@@ -1,0 +1,1 @@
+"""State + event + policy + now -> decision: `lifecycle.decide` is the way in."""

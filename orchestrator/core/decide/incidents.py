@@ -1,0 +1,216 @@
+"""Occurrences -> incidents: open, repeat, update by the verdict, resolve.
+
+One incident is one fingerprint open on one run. What falls with a rank or thread that has just
+died (a cascade) joins its incident; the verdict updates it. Must not: choose sinks or states.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.core.decide.decision import RunView
+from orchestrator.core.decide.inputs import FindingSeen, VerdictReached
+from orchestrator.core.findings import Certainty, Finding, Role
+from orchestrator.core.model import Attempt, Incident, IncidentState, Severity
+
+CASCADE_S = 60.0
+"""What dies of a death dies within this time: NCCL's watchdog, elastic's table, other ranks."""
+
+WHILE_ALIVE = frozenset({"nan_loss", "gpu_fault", "hang", "blind", "expectation_failed"})
+"""Signatures that open an incident though nothing has ended yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One time at which something went wrong, from a finding, a verdict or a failed action."""
+
+    signature: str
+    title: str
+    severity: Severity
+    fingerprint: str
+    family: str | None
+    ends: str | None
+    document: Mapping[str, Any]
+    """Kept in the incident: traceback, thread, rank, evidence, cause, next_steps, ..."""
+    same_as: str | None = None
+    conclusive: bool = False
+    """A verdict: the last word on its attempt."""
+    guessed: bool = False
+    """Only an exit code says so; what was seen before says more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """An incident as it is now, and whether there is something new to tell."""
+
+    incident: Incident
+    opened: bool
+    told: bool
+    """Signature or severity is new: an alert is due."""
+
+
+def of_finding(event: FindingSeen) -> Occurrence | None:
+    """The occurrence that a finding is; None where nothing needed has ended."""
+    finding = event.finding
+    if not _opens(finding):
+        return None
+    document = {
+        **finding.to_json(),
+        "cause": event.cause,
+        "next_steps": list(event.next_steps),
+    }
+    return Occurrence(
+        signature=finding.signature,
+        title=finding.title or finding.signature,
+        severity=finding.severity,
+        fingerprint=finding.fingerprint or _digest(finding.signature, finding.text),
+        family=finding.family,
+        ends=finding.ends,
+        document=document,
+        same_as=event.same_as,
+    )
+
+
+def of_verdict(event: VerdictReached, attempt: Attempt | None) -> Occurrence:
+    """The occurrence that a verdict on an attempt that did not go well is."""
+    verdict = event.verdict
+    signature, title = verdict.signature, verdict.title
+    if signature is None:
+        signature, title = _unnamed(attempt)
+    return Occurrence(
+        signature=signature,
+        title=title or signature,
+        severity=verdict.severity if verdict.crash else Severity.CRITICAL,
+        fingerprint=verdict.fingerprint or _digest(signature, title),
+        family=verdict.family,
+        ends=verdict.ends or "process",
+        document=verdict.to_json(),
+        same_as=event.same_as,
+        conclusive=True,
+        guessed=verdict.certainty is Certainty.GUESS or verdict.signature is None,
+    )
+
+
+def of_failure(signature: str, title: str, text: str) -> Occurrence:
+    """The occurrence that an action which failed for good is."""
+    return Occurrence(
+        signature=signature,
+        title=title,
+        severity=Severity.CRITICAL,
+        fingerprint=_digest(signature, ""),
+        family=None,
+        ends="process",
+        document={"text": text, "cause": text, "evidence": text.splitlines()[:10]},
+        conclusive=True,
+    )
+
+
+def observe(view: RunView, seen: Occurrence, now: float) -> Change:
+    """The incident that the occurrence opens, repeats or updates."""
+    known = _known(view, seen, now)
+    if known is None:
+        return Change(incident=_opened(view, seen, now), opened=True, told=True)
+    later = known.attempt != view.run.attempt
+    if not later and (not seen.conclusive or _says_less(seen, known)):
+        # The first face of a death is the one to show until the verdict; a guess adds nothing.
+        again = 0 if seen.conclusive else 1
+        repeated = replace(known, occurrences=known.occurrences + again, updated_at=now)
+        return Change(incident=repeated, opened=False, told=False)
+    updated = replace(
+        known,
+        attempt=view.run.attempt,
+        signature=seen.signature,
+        title=seen.title,
+        severity=seen.severity,
+        fingerprint=seen.fingerprint,
+        family=seen.family,
+        finding=_merged(known, seen),
+        occurrences=known.occurrences + later,
+        same_as=known.same_as or seen.same_as,
+        updated_at=now,
+    )
+    told = (updated.signature, updated.severity) != (known.signature, known.severity)
+    return Change(incident=updated, opened=False, told=told)
+
+
+def to_resolve(view: RunView, unresolved: Iterable[Incident]) -> tuple[Incident, ...]:
+    """What a run that finished resolves: its own incidents and those of the job's earlier runs."""
+    mine = {one.id: one for one in unresolved if _number(one.run) <= view.run.number}
+    mine |= {one.id: one for one in view.incidents}
+    return tuple(one for one in mine.values() if one.state is not IncidentState.RESOLVED)
+
+
+def _opens(finding: Finding) -> bool:
+    if finding.role in (Role.CASCADE, Role.CONFIRMATION, Role.TEARDOWN):
+        return False
+    return finding.ends is not None or finding.signature in WHILE_ALIVE
+
+
+def _known(view: RunView, seen: Occurrence, now: float) -> Incident | None:
+    living = [one for one in view.incidents if one.state is not IncidentState.RESOLVED]
+    for one in living:
+        if one.fingerprint == seen.fingerprint:
+            return one
+    for one in living:
+        if seen.family is not None and one.family == seen.family:
+            return one
+    for one in reversed(living):
+        fatal = one.finding.get("ends") is not None and seen.ends is not None
+        near = seen.conclusive or now - one.updated_at <= CASCADE_S
+        if fatal and near and one.attempt == view.run.attempt:
+            return one
+    return None
+
+
+def _opened(view: RunView, seen: Occurrence, now: float) -> Incident:
+    run = view.run
+    nth = sum(1 for one in view.incidents if one.state is IncidentState.RESOLVED)
+    return Incident(
+        id=f"i{_digest(run.id, run.uid, seen.fingerprint, str(nth))}",
+        run=run.id,
+        attempt=run.attempt,
+        fingerprint=seen.fingerprint,
+        family=seen.family,
+        signature=seen.signature,
+        severity=seen.severity,
+        title=seen.title,
+        state=IncidentState.OPEN,
+        opened_at=now,
+        updated_at=now,
+        same_as=seen.same_as,
+        finding=seen.document,
+    )
+
+
+def _says_less(seen: Occurrence, known: Incident) -> bool:
+    return seen.guessed and known.finding.get("ends") is not None
+
+
+def _merged(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
+    """The newer document; what it lacks of the same failure is taken from the older one."""
+    if seen.signature != known.signature:
+        return seen.document
+    kept = {
+        name: known.finding[name]
+        for name in ("traceback", "thread", "next_steps", "cause")
+        if known.finding.get(name) and not seen.document.get(name)
+    }
+    return {**seen.document, **kept}
+
+
+def _unnamed(attempt: Attempt | None) -> tuple[str, str]:
+    if attempt is None or (attempt.exit_code is None and attempt.signal is None):
+        return "lost", "the process is gone, and no exit record tells how it ended"
+    if attempt.signal is not None:
+        return "killed", f"ended by signal {attempt.signal}"
+    return "failed_exit", f"ended with exit code {attempt.exit_code}"
+
+
+def _number(run: str) -> int:
+    number = run.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:10]

@@ -1,0 +1,111 @@
+"""What `decide` is told besides events of observing: people's words, results of actions, findings.
+
+Must not: conclude anything.
+"""
+
+from dataclasses import dataclass
+
+from orchestrator.core.events import Exited, LinkChanged, RelayGone, SessionChanged
+from orchestrator.core.findings import Finding, Verdict
+from orchestrator.core.model import Incident, Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A person asked for the run, and preflight has passed."""
+
+    deploy: bool = False
+    """The package is to be shipped first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """The package is there."""
+
+    release: Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployFailed:
+    """The package could not be shipped; `text` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The relay of the run's present attempt has started the program."""
+
+    directory: str
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchFailed:
+    """The attempt could not be started; `text` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackoffOver:
+    """The time of a RELAUNCH has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAsked:
+    """A person asked for the run's end."""
+
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopDone:
+    """A STOP was carried out; a launched attempt still ends by its Exited or RelayGone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingSeen:
+    """Detection found something in the output of the present attempt."""
+
+    finding: Finding
+    cause: str = ""
+    next_steps: tuple[str, ...] = ()
+    same_as: str | None = None
+    """`store.incidents.earlier(...)`: the earliest earlier run of the job with the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictReached:
+    """How the present attempt ended; follows every Exited and RelayGone, also after a restart."""
+
+    verdict: Verdict
+    same_as: str | None = None
+    unresolved: tuple[Incident, ...] = ()
+    """`store.incidents.unresolved_of_job(job)`: what a run that finishes resolves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckAsked:
+    """A person has taken note of an incident of this run."""
+
+    incident: str
+
+
+Input = (
+    Accepted
+    | Deployed
+    | DeployFailed
+    | Launched
+    | LaunchFailed
+    | BackoffOver
+    | StopAsked
+    | StopDone
+    | FindingSeen
+    | VerdictReached
+    | AckAsked
+    | Exited
+    | RelayGone
+    | LinkChanged
+    | SessionChanged
+)
