@@ -27,7 +27,8 @@ BATCH_BYTES = 256 * 1024
 TYPED_BYTES = 4096
 RETRY_S = 0.5
 LOOK_S = 1.0
-QUIET_S = 0.5
+QUIET_ROUNDS = 10
+QUIET_ROUND_S = 0.05
 DRAIN_S = 3.0
 LAST_RETRY_S = 10.0
 
@@ -104,7 +105,7 @@ class Relay:
         self._status: int | None = None
         self._ended_at = 0.0
         self._ended = 0.0
-        self._output_at = time.monotonic()
+        self._quiet_rounds = 0
         self._next_retry = 0.0
         self._next_look = time.monotonic() + LOOK_S
         self._write_attempt()
@@ -159,7 +160,10 @@ class Relay:
         self._poll.register(0, select.POLLIN)
         exit_fd = self._watch_child()
         while not self._drained():
-            for fd, event in self._poll.poll(self._wait_ms()):
+            events = self._poll.poll(self._wait_ms())
+            # Counted, not timed: on a busy machine half a second may pass without a look.
+            self._quiet_rounds = 0 if events or self._status is None else self._quiet_rounds + 1
+            for fd, event in events:
                 if fd == self._master:
                     self._relay_output()
                 elif fd == 0:
@@ -191,7 +195,7 @@ class Relay:
         if self._log.behind:
             waits.append(RETRY_S)
         if self._status is not None:
-            waits.append(0.05)
+            waits.append(QUIET_ROUND_S)
         return min(waits) * 1000
 
     def _drained(self) -> bool:
@@ -200,9 +204,8 @@ class Relay:
             return False
         if self._master < 0:
             return True
-        now = time.monotonic()
-        quiet = now - max(self._output_at, self._ended) > QUIET_S
-        return quiet or now - self._ended > DRAIN_S
+        late = time.monotonic() - self._ended > DRAIN_S
+        return self._quiet_rounds >= (1 if late else QUIET_ROUNDS)
 
     def _relay_output(self) -> None:
         chunks = []
@@ -225,7 +228,6 @@ class Relay:
             self._log.append(output)
             self._poke(POKE_BYTES)
             self._pane.show(output)
-            self._output_at = time.monotonic()
 
     def _hang_up(self) -> None:
         self._poll.unregister(self._master)

@@ -73,8 +73,16 @@ def main(generation: int, key: str) -> int:
 class Probe:
     """State of one probe and its loop."""
 
-    def __init__(self, generation: int, stdin: int = 0, stdout: int = 1) -> None:
+    def __init__(
+        self,
+        generation: int,
+        stdin: int = 0,
+        stdout: int = 1,
+        *,
+        silence_s: float = SILENCE_LIMIT_S,
+    ) -> None:
         self._generation = generation
+        self._silence_s = silence_s
         self._stdin = stdin
         self._stdout = stdout
         self._in = bytearray()
@@ -138,7 +146,7 @@ class Probe:
 
     def serve(self) -> None:
         """Until the daemon goes away or falls silent."""
-        while self._open and time.monotonic() - self._heard < SILENCE_LIMIT_S:
+        while self._open and time.monotonic() - self._heard < self._silence_s:
             self._want_stdout(bool(self._out))
             for ready, _ in self._selector.select(self._wait_s()):
                 self._stirred(ready.fd)
@@ -159,7 +167,7 @@ class Probe:
         if len(self._out) < OUT_BYTES and any(w.ready for w in self._watches.values()):
             return 0.0
         now = time.monotonic()
-        until = [self._heard + SILENCE_LIMIT_S]
+        until = [self._heard + self._silence_s]
         if self._watches:
             until.append(self._next_look)
         if self._gpu_interval_s and not self._gpu_sampling:

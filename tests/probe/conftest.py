@@ -50,7 +50,9 @@ def tmux(folder: Path) -> Iterator[Callable[..., str]]:
     env.pop("TMUX", None)
 
     def run(*words: str) -> str:
-        done = subprocess.run(["tmux", *words], env=env, capture_output=True, text=True)
+        done = subprocess.run(
+            ["tmux", *words], check=False, env=env, capture_output=True, text=True
+        )
         return done.stdout
 
     yield run

@@ -1,7 +1,8 @@
-"""Drives a real probe, packed as it is shipped, over pipes; and runs tmux on a socket of its own."""
+"""Drives a real probe, packed as it is shipped, over pipes."""
 
 import functools
 import os
+import secrets
 import shutil
 import subprocess
 import threading
@@ -22,11 +23,14 @@ def python310() -> str | None:
     found = [str(path) for path in sorted(pyenv.glob("3.10*/bin/python"))]
     found += filter(None, [shutil.which("python3.10")])
     if shutil.which("uv"):
-        uv = subprocess.run(["uv", "python", "find", "3.10"], capture_output=True, text=True)
+        uv = subprocess.run(
+            ["uv", "python", "find", "3.10"], check=False, capture_output=True, text=True
+        )
         found += filter(None, [uv.stdout.strip()])
     for path in found:
         said = subprocess.run(
             [path, "-I", "-S", "-c", "import sys; print(sys.version_info[:2] == (3, 10))"],
+            check=False,
             capture_output=True,
             text=True,
         )
@@ -47,7 +51,7 @@ def eventually(true: Callable[[], Any], what: str, within_s: float = WITHIN_S) -
 
 
 class Driver:
-    """One probe; its frames are kept as they come, and bytes are acknowledged unless told not to."""
+    """One probe; keeps its frames as they come, and acknowledges bytes unless told not to."""
 
     def __init__(
         self,
@@ -142,17 +146,29 @@ class Driver:
         value: Frame = frame["value"]
         return value
 
+    def until_stream(self, watch: str, wanted: Callable[[bytes], Any], stream: str = "log") -> None:
+        """Wait until a stream is as wanted; fails at once where the attempt ends before."""
+
+        def enough(frame: Frame) -> bool:
+            if wanted(self.stream(watch, stream)):
+                return True
+            over = frame["kind"] in {"exit", "gone"} and frame["watch"] == watch
+            assert not over, f"{frame} after {self.stream(watch, stream)[-500:]!r}"
+            return False
+
+        self.until(enough)
+
     def stream(self, watch: str, stream: str = "log") -> bytes:
         """All bytes of a stream so far; fails where they overlap or leave a hole."""
-        whole = b""
+        chunks = []
+        following = None
         for frame in list(self.frames):
             if frame["kind"] == "bytes" and (frame["watch"], frame["stream"]) == (watch, stream):
                 chunk = unpack(frame["data"])
-                if whole:
-                    assert frame["offset"] == following, "bytes are missing or doubled"
+                assert following in {None, frame["offset"]}, "bytes are missing or doubled"
                 following = frame["offset"] + len(chunk)
-                whole += chunk
-        return whole
+                chunks.append(chunk)
+        return b"".join(chunks)
 
     def close(self) -> int:
         """End it by the end of its stdin; its exit status."""
@@ -178,7 +194,8 @@ class Run:
 
     def __init__(self, root: Path, job: str = "job", number: int = 1) -> None:
         self.run = f"{job}-{number}"
-        self.uid = f"u{number}x"
+        # Tests run side by side, and `end` looks at everything on the machine.
+        self.uid = secrets.token_hex(4)
         self.job = job
         self.root = root
         self.directory = root / "runs" / f"{self.run}.{self.uid}"

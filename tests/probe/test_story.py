@@ -37,7 +37,7 @@ def test_an_attempt_is_launched_followed_and_its_end_is_told_last(probe: Driver,
 
 
 def test_the_environment_is_clean_and_the_jobs_own_comes_on_top(probe: Driver, a_run: Run):
-    """Nothing of the way in reaches a run; folders of the target come before PATH and PYTHONPATH."""
+    """Nothing of the way in reaches a run; path_first and python_path come before its own."""
     spec = a_run.spec(
         "env",
         env={"MINE": "yes", "PYTHONPATH": "/theirs"},
@@ -87,14 +87,15 @@ def test_the_first_frame_is_hello_and_a_ping_is_answered(probe: Driver):
 def test_the_pane_shows_the_output_and_how_it_ended(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
 ):
-    """The dead pane stays and says the exit, the log and where to look further."""
+    """The dead pane, scrollback included, says the exit, the log and where to look further."""
 
     def pane() -> str:
-        return tmux("capture-pane", "-pJ", "-t", "job")
+        return tmux("capture-pane", "-pJS", "-", "-t", "job")
 
     probe.call("launch", **a_run.spec("sh", "-c", "echo shown here; exit 4"))
     probe.call("watch", **a_run.watch())
     probe.kind("exit")
+    assert probe.stream(a_run.run) == b"shown here\r\n"
     shown = eventually(lambda: "exit code 4" in pane() and pane(), "the pane says the end")
     assert "shown here" in shown
     assert f"orch show {a_run.run}" in shown
@@ -104,11 +105,13 @@ def test_what_is_typed_in_the_pane_reaches_the_program(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
 ):
     """A line typed by somebody who attached is read by the program, and Ctrl-C interrupts it."""
-    program = 'read line; echo "got $line"; trap "echo stopped; exit 130" INT; while :; do sleep 0.1; done'
+    program = """
+        read line; echo "got $line"; trap "echo stopped; exit 130" INT; while :; do sleep 0.1; done
+    """
     probe.call("launch", **a_run.spec("bash", "-c", program))
     probe.call("watch", **a_run.watch())
     tmux("send-keys", "-t", "job", "hello there", "Enter")
-    eventually(lambda: b"got hello there" in probe.stream(a_run.run), "the line was read")
+    probe.until_stream(a_run.run, lambda log: b"got hello there" in log)
     tmux("send-keys", "-t", "job", "C-c")
     assert probe.kind("exit")["record"]["code"] == 130
     assert b"stopped" in probe.stream(a_run.run)

@@ -1,0 +1,117 @@
+"""Which tmux session a launch may take, and that a launch happens once."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.probe.driver import Driver, Run, eventually
+
+pytestmark = pytest.mark.tmux
+
+
+def test_a_launch_that_is_asked_for_twice_happens_once(probe: Driver, a_run: Run):
+    """Also where both calls are under way at the same time."""
+    spec = a_run.spec("sh", "-c", "echo started >> starts; sleep 100")
+    calls = [probe.post("launch", **spec) for _ in range(3)]
+    values = [probe.kind("result", id=call)["value"] for call in calls]
+    assert sorted(value["already"] for value in values) == [False, True, True]
+    assert len({value["pid"] for value in values}) == 1
+    eventually((a_run.root / "starts").exists, "the program has begun")
+    assert (a_run.root / "starts").read_text() == "started\n"
+
+
+def test_a_launch_after_the_end_is_still_the_same(probe: Driver, a_run: Run):
+    """A daemon that lost the answer asks again, and the attempt is not run a second time."""
+    spec = a_run.spec("true")
+    first = probe.call("launch", **spec)
+    probe.call("watch", **a_run.watch())
+    probe.kind("exit")
+    again = probe.call("launch", **spec)
+    assert (again["already"], again["pid"]) == (True, first["pid"])
+
+
+def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run):
+    """Its attempt has ended, from whatever state folder it came."""
+    probe.call("launch", **a_run.spec("true"))
+    probe.call("watch", **a_run.watch())
+    probe.kind("exit")
+    other = Run(a_run.root, job=a_run.job, number=2)
+    probe.call("launch", **other.spec("sleep", "100"))
+    sessions = probe.call("sessions", socket=None)["sessions"]
+    assert [(s["name"], s["run"], s["uid"], s["dead"]) for s in sessions] == [
+        (a_run.job, other.run, other.uid, False)
+    ]
+    probe.call("end", **other.end())
+
+
+def test_a_live_session_of_another_run_is_refused(probe: Driver, a_run: Run):
+    """The error names the run that holds it and says what to do."""
+    probe.call("launch", **a_run.spec("sleep", "100"))
+    other = Run(a_run.root, job=a_run.job, number=2)
+    error = probe.result("launch", **other.spec("sleep", "100"))["error"]
+    assert error["type"] == "Refused"
+    assert error["message"] == f"The tmux session `job` belongs to {a_run.run}, which still runs."
+    assert f"orch stop {a_run.run}" in error["remedy"]
+
+
+def test_a_session_that_orch_did_not_start_is_refused(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """Somebody's own session of that name is left as it is, dead or alive."""
+    tmux("new-session", "-d", "-s", "job", "sleep 1000")
+    error = probe.result("launch", **a_run.spec("true"))["error"]
+    assert "orch did not start it" in error["message"]
+    assert "kill-session" in error["remedy"]
+    assert tmux("list-sessions", "-F", "#{session_name}") == "job\n"
+
+
+def test_the_options_of_a_session_are_set_from_its_first_moment(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """200 by 50, kept when dead and when nobody is attached; the user's own are as they were."""
+    tmux("new-session", "-d", "-s", "mine", "sleep 1000")
+    probe.call("launch", **a_run.spec("sleep", "100"))
+    here = ("-t", "job", "-p", "#{window_width}x#{window_height} #{@orch_run} #{@orch_uid}")
+    assert tmux("display-message", *here) == f"200x50 {a_run.run} {a_run.uid}\n"
+    assert tmux("show-options", "-wv", "-t", "job", "remain-on-exit") == "on\n"
+    assert tmux("show-options", "-v", "-t", "job", "destroy-unattached") == "off\n"
+    assert tmux("show-options", "-wv", "-t", "mine", "remain-on-exit") == ""
+
+
+def test_a_socket_of_its_own_is_used_where_it_is_named(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """A target's tmux_socket keeps its sessions off the default server."""
+    probe.call("launch", **a_run.spec("sleep", "100", socket="orch"))
+    assert [s["name"] for s in probe.call("sessions", socket="orch")["sessions"]] == ["job"]
+    assert probe.call("sessions", socket=None)["sessions"] == []
+    tmux("-L", "orch", "kill-server")
+
+
+def test_a_working_folder_that_is_not_there_is_refused_before_tmux_is_touched(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """Nothing is started, and the folder is named."""
+    error = probe.result("launch", **a_run.spec("true", cwd="/no/such/folder"))["error"]
+    assert "/no/such/folder" in error["message"]
+    assert tmux("list-sessions") == ""
+
+
+def test_a_missing_argument_of_a_launch_is_named(probe: Driver, a_run: Run):
+    """A spec that lacks a key is refused as a bad call."""
+    spec = a_run.spec("true")
+    del spec["uid"]
+    error = probe.result("launch", **spec)["error"]
+    assert (error["type"], "`uid`" in error["message"]) == ("BadCall", True)
+
+
+def test_the_attempts_record_names_relay_and_program(probe: Driver, a_run: Run):
+    """PIDs with their start times, the boot, the session: enough to know them again."""
+    probe.call("launch", **a_run.spec("sleep", "100"))
+    record = json.loads((a_run.attempt() / "attempt.json").read_text())
+    assert record.keys() == {
+        "run", "uid", "attempt", "session", "relay_pid", "relay_start", "pid", "start",
+        "boot_id", "started_at", "detached",
+    }  # fmt: skip
+    assert record["relay_pid"] != record["pid"]
