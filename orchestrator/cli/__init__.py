@@ -12,7 +12,7 @@
     verdict.py     an incident in a few lines
     stop.py        stop
     incidents.py   incidents, explain, ack
-    diagnose.py    diagnose, rules test
+    diagnose.py    diagnose
     check.py       doctor, alert test
     daemon.py      daemon run, start, stop, status
     enter.py       attach, exec, tui

@@ -1,4 +1,4 @@
-"""diagnose and rules test: what a log says went wrong, read here, with no daemon."""
+"""diagnose: what a log says went wrong, read here, with no daemon."""
 
 import argparse
 import sys

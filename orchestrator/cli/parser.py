@@ -144,11 +144,6 @@ def _diagnose(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jsonl", action="store_true", help="one JSON object a file")
 
 
-def _rules_test(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", metavar="FILE", nargs="*", help="logs to try your own rules on")
-    _json(parser)
-
-
 def _alert_test(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sink", metavar="SINK", nargs="?", help="all sinks where none is named")
     _json(parser)
@@ -185,14 +180,6 @@ COMMANDS: dict[str, Command] = {
     "attach": Command("enter", "attach", "land in a run's tmux session", _run),
     "exec": Command("enter", "run_there", "a command on a target", _exec, takes_rest=True),
     "doctor": Command("check", "doctor", "check everything and say the remedy", _json),
-    "rules": Command(
-        "",
-        "",
-        "signatures of failures",
-        parts={
-            "test": Command("diagnose", "test_rules", "run every signature's samples", _rules_test)
-        },
-    ),
     "alert": Command(
         "",
         "",
