@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.core.errors import Unreachable
+from orchestrator.core.errors import AuthRefused, Unreachable
 from orchestrator.core.model import Host
 from orchestrator.core.runtimes import ssh_destination, ssh_words
 
@@ -61,24 +61,21 @@ async def resolve(host: Host) -> SshSettings:
     """The settings for a host of the inventory; its own keys go before ~/.ssh/config.
 
     A `known_hosts` of the inventory speaks for the jumps as well. Unreachable where ssh finds
-    fault with its configuration.
+    fault with its configuration, AuthRefused where the inventory's key is not there.
     """
-    settings = await _resolve(host.name, ssh_words(host), ssh_destination(host), 0)
-    if settings is None:
-        return _without_client(host)
-    if host.known_hosts is None:
-        return settings
-    return replace(
-        settings,
-        jumps=tuple(
-            replace(jump, known_hosts=(host.known_hosts, *jump.known_hosts))
-            for jump in settings.jumps
-        ),
-    )
+    if host.identity_file is not None and not Path(host.identity_file).is_file():
+        # ssh only warns, and goes on with keys that nobody asked for.
+        raise AuthRefused(
+            f"{host.name}: its identity_file {host.identity_file} is not there.",
+            target=host.name,
+            remedy="Correct identity_file in the inventory, or leave it out.",
+        )
+    settings = await _resolve(host.name, ssh_words(host), ssh_destination(host), host.known_hosts)
+    return settings or _without_client(host)
 
 
 async def _resolve(
-    name: str, words: Sequence[str], destination: str, depth: int
+    name: str, words: Sequence[str], destination: str, known_hosts: str | None, depth: int = 0
 ) -> SshSettings | None:
     """None where there is no ssh client here."""
     if depth > MOST_JUMPS:
@@ -90,10 +87,10 @@ async def _resolve(
     text = await _ask_ssh(name, ["-G", *words, "--", destination])
     if text is None:
         return None
-    settings = _settings(text)
+    settings = _settings(text, known_hosts)
     jumps: list[SshSettings] = []
     for number, hop in enumerate(_hops(text)):
-        found = await _resolve(name, *_hop_words(hop), depth + 1)
+        found = await _resolve(name, *_hop_words(hop), known_hosts, depth + 1)
         assert found is not None
         # As with `ssh -J a,b`: only the first hop's own ProxyJump counts.
         jumps += [*(found.jumps if number == 0 else ()), replace(found, jumps=())]
@@ -136,11 +133,13 @@ def _lines(text: str) -> list[tuple[str, str]]:
     return [(key.lower(), value.strip()) for key, _, value in pairs]
 
 
-def _settings(text: str) -> SshSettings:
+def _settings(text: str, known_hosts: str | None = None) -> SshSettings:
+    """What `ssh -G` printed; `known_hosts` in the place of the user's own files."""
     pairs = _lines(text)
     one = dict(pairs)
     alias = one.get("hostkeyalias", "none")
-    known = f"{one.get('userknownhostsfile', '')} {one.get('globalknownhostsfile', '')}"
+    # ssh prints these without quotes, so a name with a space in it is not to be read back.
+    users = [known_hosts] if known_hosts else one.get("userknownhostsfile", "").split()
     tokens = {
         "%d": str(Path.home()),
         "%h": one["hostname"],
@@ -159,7 +158,7 @@ def _settings(text: str) -> SshSettings:
         identities_only=one.get("identitiesonly") == "yes",
         agent=_agent(one.get("identityagent", "SSH_AUTH_SOCK"), tokens),
         host_key_alias=None if alias == "none" else alias,
-        known_hosts=_paths(_split(known), tokens),
+        known_hosts=_paths([*users, *one.get("globalknownhostsfile", "").split()], tokens),
         proxy_command=None if command == "none" else _expand(command, tokens),
         not_honoured=tuple(
             f"{key} {value}"
@@ -167,16 +166,6 @@ def _settings(text: str) -> SshSettings:
             if key in _HONOURED_ONLY_AS and value not in _HONOURED_ONLY_AS[key]
         ),
     )
-
-
-def _split(names: str) -> list[str]:
-    """Names of files; one with a space in it stands in quotes."""
-    parts = names.split('"')
-    return [
-        name
-        for number, part in enumerate(parts)
-        for name in ([part] if number % 2 else part.split())
-    ]
 
 
 def _expand(text: str, tokens: dict[str, str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 
@@ -148,6 +149,7 @@ async def _connect(
                 proxy_command=_proxy(settings),
                 config=None,
                 known_hosts=trusted,
+                server_host_key_algs=_kinds(trusted),
                 host_key_alias=settings.host_key_alias,
                 client_keys=keys.pairs if keys.pairs or agent else None,
                 agent_path=agent,
@@ -180,8 +182,8 @@ class _Witness(asyncssh.SSHClient):
 
 # --- keys ----------------------------------------------------------------------------------------
 
-_Trusted = tuple[Sequence[object], ...]
-"""Keys of the host itself come first; asyncssh knows the other six."""
+_Trusted = tuple[Sequence[Any], ...]
+"""Keys of the host, of authorities, revoked ones, and four of X.509: asyncssh's own form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +231,21 @@ def _trusted(settings: SshSettings) -> _Trusted:
     return known.match(settings.host_key_alias or settings.hostname, "", port)
 
 
+def _kinds(trusted: _Trusted) -> list[str] | tuple[()]:
+    """Kinds of host keys to ask for: known ones first, and the others as well.
+
+    Left to itself asyncssh asks for known ones alone, and a host that was set up anew with
+    another kind just hangs up.
+    """
+    keys, authorities = trusted[:2]
+    if not keys and not authorities:
+        return ()
+    certificates = asyncssh.public_key.get_default_certificate_algs() if authorities else []
+    known = [kind for key in keys for kind in key.sig_algorithms]
+    usual = asyncssh.public_key.get_default_public_key_algs()
+    return list(dict.fromkeys(kind.decode() for kind in [*certificates, *known, *usual]))
+
+
 def _shown(settings: SshSettings, key: asyncssh.SSHKey) -> HostKey:
     name = settings.host_key_alias or settings.hostname
     where = name if settings.port == asyncssh.DEFAULT_PORT else f"[{name}]:{settings.port}"
@@ -258,10 +275,6 @@ def _translated(
         yield
     except asyncssh.HostKeyNotVerifiable as exc:
         raise _host_key_refused(name, where, settings, witness, trusted, str(exc)) from exc
-    except asyncssh.KeyExchangeFailed as exc:
-        if trusted and trusted[0] and "host key" in str(exc).lower():
-            raise _host_key_refused(name, where, settings, witness, trusted, str(exc)) from exc
-        raise _unreachable(name, where, str(exc)) from exc
     except asyncssh.PermissionDenied as exc:
         why = "".join(f" ({complaint})" for complaint in complaints or [])
         raise AuthRefused(

@@ -1,0 +1,273 @@
+"""SSH against a real sshd: who is trusted, who is let in, what is shared, what noise does."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.core.command import STANDARD_PATH, Command
+from orchestrator.core.errors import AuthRefused, HostKeyRefused, TargetError, Unreachable
+from orchestrator.core.model import Host, Target
+from orchestrator.transport.pool import Pool
+from orchestrator.transport.ssh import scan_host_key
+from tests.lab import host as lab_host
+from tests.lab.lab import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+
+DEADLINE_S = 30.0
+ECHO = Command(argv=("echo", "here"))
+
+
+def host_of(lab: Lab) -> Host:
+    """The lab's host, as an inventory has it."""
+    return Host(
+        name="pve1",
+        hostname=lab.host.address,
+        port=lab.host.port,
+        user="root",
+        identity_file=str(lab.host.identity_file),
+        known_hosts=str(lab.host.known_hosts),
+    )
+
+
+def container(host: Host) -> Target:
+    """Container 200 on a host."""
+    return Target(name="ct200", host=host, runtime="pct", container="200")
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    """A pool of this test."""
+    made = Pool()
+    yield made
+    await made.close()
+
+
+async def refusal(pool: Pool, target: Target) -> TargetError:
+    """How the first command on a target fails."""
+    with pytest.raises(TargetError) as caught:
+        await pool.transport(target).run(ECHO)
+    return caught.value
+
+
+def num_connections(lab: Lab) -> int:
+    """Connections that sshd serves now."""
+    shown = lab.host.run(["sh", "-c", "ps -eo args | grep -c '^sshd: root' || true"])
+    return int(shown.stdout)
+
+
+async def test_targets_of_a_host_share_a_connection(lab: Lab, pool: Pool) -> None:
+    """Commands on the host and in its containers go over one connection, not over one each."""
+    host = host_of(lab)
+    targets = [container(host), Target(name="itself", host=host)]
+    channels = [await pool.transport(target).open(Command(argv=("cat",))) for target in targets]
+    assert num_connections(lab) == 1
+    for channel in channels:
+        await channel.close()
+
+
+async def test_bulk_has_a_connection_to_itself(lab: Lab, pool: Pool) -> None:
+    """A bulk channel opens a connection of its own, which ends with it."""
+    transport = pool.transport(container(host_of(lab)))
+    channel = await transport.open(Command(argv=("cat",)))
+    bulk = await transport.open(Command(argv=("cat",)), bulk=True)
+    assert num_connections(lab) == 2
+    await bulk.close()
+    async with asyncio.timeout(DEADLINE_S):
+        while num_connections(lab) != 1:
+            await asyncio.sleep(0.1)
+    await channel.close()
+
+
+async def test_unknown_host_key(lab: Lab, pool: Pool, tmp_path: Path) -> None:
+    """An unknown key stops everything, and the sentence has its fingerprint and the way out."""
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", lab.host.folder / "keys/host.pub"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    host = replace(host_of(lab), known_hosts=str(tmp_path / "none"))
+    error = await refusal(pool, container(host))
+    assert isinstance(error, HostKeyRefused)
+    assert error.target == "ct200"
+    assert "is unknown: ssh-ed25519 " + shown.stdout.split()[1] in str(error)
+    assert "`orch trust pve1`" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
+async def test_changed_host_key(lab: Lab, pool: Pool, tmp_path: Path, kind: str) -> None:
+    """Another key than the known one is called changed, whatever kind the known one was."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", tmp_path / "other"], check=True)
+    known = tmp_path / "known_hosts"
+    other = (tmp_path / "other.pub").read_text()
+    known.write_text(f"[{lab.host.address}]:{lab.host.port} {other}")
+    error = await refusal(pool, container(replace(host_of(lab), known_hosts=str(known))))
+    assert isinstance(error, HostKeyRefused)
+    assert "has CHANGED" in str(error)
+
+
+async def test_revoked_host_key(lab: Lab, pool: Pool, tmp_path: Path) -> None:
+    """A key marked @revoked is refused even where another line trusts it."""
+    known = tmp_path / "known_hosts"
+    trusted = lab.host.known_hosts.read_text()
+    known.write_text(trusted + f"@revoked {trusted}")
+    error = await refusal(pool, container(replace(host_of(lab), known_hosts=str(known))))
+    assert isinstance(error, HostKeyRefused)
+    assert "revoked" in str(error)
+
+
+async def test_hashed_known_hosts_among_nonsense(lab: Lab, pool: Pool, tmp_path: Path) -> None:
+    """Hashed names are found, and lines that make no sense are passed over, as ssh does."""
+    known = tmp_path / "known_hosts"
+    known.write_text(lab.host.known_hosts.read_text())
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", known], check=True, capture_output=True)
+    hashed = known.read_bytes()
+    assert hashed.startswith(b"|1|")
+    known.write_bytes(b"nonsense\n@what x y z\n\xff\xfe\n" + hashed)
+    transport = pool.transport(container(replace(host_of(lab), known_hosts=str(known))))
+    assert (await transport.run(ECHO)).stdout == b"here\n"
+
+
+async def test_scanned_key_is_the_one_to_trust(lab: Lab, pool: Pool, tmp_path: Path) -> None:
+    """The line that a scan gives, written to the file it names, is what was missing."""
+    known = tmp_path / "known_hosts"
+    host = replace(host_of(lab), known_hosts=str(known))
+    key = await scan_host_key(host)
+    assert key.known_hosts_file == str(known)
+    assert key.fingerprint in str(await refusal(pool, container(host)))
+    known.write_text(key.known_hosts_line + "\n")
+    assert (await pool.transport(container(host)).run(ECHO)).stdout == b"here\n"
+
+
+async def test_refused_keys(
+    lab: Lab, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key that the host does not know, or that has a passphrase, is told by name."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    locked = tmp_path / "locked"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", locked], check=True)
+    error = await refusal(pool, container(replace(host_of(lab), identity_file=str(locked))))
+    assert isinstance(error, AuthRefused)
+    assert f"{locked} has a passphrase" in str(error)
+    assert "ssh-add" in str(error)
+
+
+async def test_nobody_listens(lab: Lab, pool: Pool, free_port: int) -> None:
+    """A port where nobody listens is Unreachable, with the address and what to look at."""
+    error = await refusal(pool, container(replace(host_of(lab), port=free_port)))
+    assert isinstance(error, Unreachable)
+    assert f"127.0.0.1:{free_port}" in str(error)
+    assert error.target == "ct200"
+
+
+async def test_sshd_that_was_killed(lab: Lab, pool: Pool) -> None:
+    """A channel whose sshd dies ends with an error, and the next command connects anew."""
+    transport = pool.transport(container(host_of(lab)))
+    channel = await transport.open(Command(argv=("cat",)))
+    await channel.write(b"x")
+    assert await channel.read() == b"x"
+    lab.host.kill_sshd()
+    with pytest.raises(Unreachable, match=r"^ct200: the connection was lost"):
+        await asyncio.wait_for(channel.read(), timeout=DEADLINE_S)
+    await channel.close()
+    lab.host.start_sshd()
+    assert (await transport.run(ECHO)).stdout == b"here\n"
+
+
+@pytest.mark.parametrize(
+    "bashrc",
+    [
+        lab_host.BASHRC_PRINTS,
+        lab_host.BASHRC_SLOW,
+        lab_host.BASHRC_FAILS,
+        "printf 'no newline'\n",
+        "head -c 300000 /dev/zero\n",
+    ],
+)
+async def test_login_shell_that_prints(lab: Lab, pool: Pool, bashrc: str) -> None:
+    """What a .bashrc prints, however much, is no output of the command."""
+    lab.host.set_bashrc(bashrc)
+    done = await pool.transport(container(host_of(lab))).run(ECHO)
+    assert (done.exit_status, done.stdout) == (0, b"here\n")
+
+
+async def test_login_shell_that_leaves(lab: Lab, pool: Pool) -> None:
+    """A .bashrc that exits leaves an empty output and its status, not a command half run."""
+    lab.host.set_bashrc("echo bye; exit 7\n")
+    done = await pool.transport(container(host_of(lab))).run(ECHO)
+    assert (done.exit_status, done.stdout) == (7, b"")
+
+
+@pytest.mark.parametrize("keep_env", [True, False])
+async def test_environment_inside(lab: Lab, pool: Pool, keep_env: bool) -> None:
+    """Inside a container nothing of the host is left, whether pct hands it in or not."""
+    lab.host.set_keep_env(keep_env)
+    lab.host.set_bashrc("export PATH=/opt/conda/bin:$PATH CUDA_VISIBLE_DEVICES=3\n")
+    done = await pool.transport(container(host_of(lab))).run(Command(argv=("env",)))
+    names = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+    shell = names.pop("SHELL")
+    assert shell.startswith("/")
+    assert names == {
+        **{"HOME": "/root", "USER": "root", "LOGNAME": "root"},
+        **{"PATH": STANDARD_PATH, "LANG": "C.UTF-8"},
+    }
+
+
+@pytest.fixture
+def agent(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An ssh-agent that holds the lab's key."""
+    socket = tmp_path / "agent"
+    child = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+    for _ in range(200):
+        added = subprocess.run(
+            ["ssh-add", "-q", lab.host.identity_file], capture_output=True, check=False
+        )
+        if added.returncode == 0:
+            break
+        child.poll()
+    assert added.returncode == 0
+    yield socket
+    child.send_signal(signal.SIGTERM)
+    child.wait(timeout=DEADLINE_S)
+
+
+async def test_key_of_the_agent(lab: Lab, pool: Pool, agent: Path) -> None:
+    """Without an identity file the agent's keys let us in."""
+    transport = pool.transport(container(replace(host_of(lab), identity_file=None)))
+    assert (await transport.run(ECHO)).stdout == b"here\n"
+
+
+async def test_through_a_chain_of_jumps(lab: Lab, pool: Pool, agent: Path, tmp_path: Path) -> None:
+    """A host behind two jumps is reached through both, each of them trusted by its key."""
+    known = tmp_path / "known_hosts"
+    trusted = lab.host.known_hosts.read_text()
+    known.write_text(trusted + trusted.replace(lab.host.address, "localhost"))
+    jump = f"root@localhost:{lab.host.port}"
+    host = replace(host_of(lab), proxy_jump=f"{jump},{jump}", known_hosts=str(known))
+    assert (await pool.transport(container(host)).run(ECHO)).stdout == b"here\n"
+    assert num_connections(lab) == 3
+    assert (await scan_host_key(host)).key_type == "ssh-ed25519"
+
+
+async def test_jump_that_is_not_trusted(lab: Lab, pool: Pool, agent: Path, tmp_path: Path) -> None:
+    """An unknown key of a jump stops the way there, and the sentence names the jump's address."""
+    own = f"root@localhost:{lab.host.port}"
+    error = await refusal(pool, container(replace(host_of(lab), proxy_jump=own)))
+    assert isinstance(error, HostKeyRefused)
+    assert f"localhost:{lab.host.port}" in str(error)
+
+
+async def test_as_another_user_inside(lab: Lab, pool: Pool) -> None:
+    """`user` of a target is who runs inside, whoever logs in to the host."""
+    target = replace(container(host_of(lab)), user="nobody")
+    done = await pool.transport(target).run(Command(argv=("id", "-un")))
+    assert done.stdout == b"nobody\n"
+    assert os.geteuid() == 0
