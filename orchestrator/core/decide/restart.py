@@ -20,7 +20,7 @@ GROUPS = {
 }
 CUDA_ECC = "cuda_ecc"
 _ECC_XIDS = frozenset({48, 63, 64, 94, 95})
-_XID = re.compile(r"\bXid\b[^\n]{0,60}?[):,] ?:? ?(\d{1,3})\b")
+_XID = re.compile(r"\bXid\b\s{0,3}(?:\([^)\n]{0,60}\))?\s{0,3}:?\s{0,3}(\d{1,3})\b")
 _ECC = re.compile(r"\bECC\b")
 
 LONGEST_BACKOFF_S = 1800.0

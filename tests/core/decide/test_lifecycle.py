@@ -1,0 +1,282 @@
+"""The life of a run, told as stories."""
+
+import pytest
+
+from orchestrator.core.decide.decision import HUMAN, STOP_ON, ActionKind
+from orchestrator.core.decide.inputs import (
+    Accepted,
+    AckAsked,
+    BackoffOver,
+    Deployed,
+    DeployFailed,
+    LaunchFailed,
+    StopAsked,
+    StopDone,
+)
+from orchestrator.core.events import LinkChanged, SessionChanged
+from orchestrator.core.findings import Certainty, Role
+from orchestrator.core.model import IncidentState, LinkState, Release, RunState
+from tests.core.decide.stories import Story, crash, fine, policy, seen
+
+
+def test_run_that_goes_well() -> None:
+    """pending, starting, running, finished: with one launch and no alert."""
+    story = Story().tell(Accepted())
+    assert (story.state, story.actions) == (RunState.STARTING, [ActionKind.LAUNCH])
+    story.tell(story.launched())
+    assert (story.state, story.actions) == (RunState.RUNNING, [])
+    story.tell(story.exited(0))
+    assert (story.state, story.view.run.exit_code) == (RunState.RUNNING, 0)
+    story.tell(fine())
+    assert story.state is RunState.FINISHED
+    assert story.view.run.ended_at is not None
+    assert story.sent == []
+
+
+def test_run_that_is_deployed_first() -> None:
+    """A deploy comes before the launch, and the run knows its release."""
+    story = Story().tell(Accepted(deploy=True))
+    assert (story.state, story.actions) == (RunState.DEPLOYING, [ActionKind.DEPLOY])
+    story.tell(Deployed(release=Release(digest="d1", path="/r")))
+    assert (story.state, story.actions) == (RunState.STARTING, [ActionKind.LAUNCH])
+    assert story.view.run.release == "d1"
+
+
+@pytest.mark.parametrize(
+    ("event", "deploy", "signature"),
+    [
+        (DeployFailed(text="no space"), True, "deploy_failed"),
+        (LaunchFailed(text="foreign PID 7"), False, "launch_failed"),
+    ],
+)
+def test_run_that_cannot_start(
+    event: DeployFailed | LaunchFailed, deploy: bool, signature: str
+) -> None:
+    """A deploy or launch that fails for good ends the run with an alert that says why."""
+    story = Story().tell(Accepted(deploy=deploy), event)
+    assert story.state is RunState.FAILED
+    assert story.sent == [("firing", signature)]
+    assert event.text in story.last.outgoing[0].alert.annotations["description"]
+
+
+def test_run_that_crashes() -> None:
+    """A crash ends the run and opens one incident with one alert to all sinks."""
+    story = Story().running()
+    story.tell(story.exited(1), crash())
+    assert (story.state, story.actions) == (RunState.FAILED, [])
+    (incident,) = story.incidents
+    assert story.view.run.incident == incident.id
+    assert story.view.run.verdict is not None
+    assert story.sent == [("firing", "fx_trace_race")]
+    assert story.last.outgoing[0].sinks == ("ops", "phone")
+
+
+def test_thread_death_then_exit_is_one_alert() -> None:
+    """The alert comes at the thread's death; the verdict updates the incident without another."""
+    story = Story().running().tell(seen(same_as="dflash-1"))
+    assert (story.state, story.sent) == (RunState.RUNNING, [("firing", "fx_trace_race")])
+    notes = story.last.outgoing[0].alert.annotations
+    assert notes["same_as"] == "same as run 1: not a fix"
+    assert notes["thread"] == "Thread-3 (compile)"
+    assert notes["next_steps"] == "1. Do this.\n2. Then that."
+    story.tell(story.exited(1), crash())
+    (incident,) = story.incidents
+    assert (incident.occurrences, incident.same_as) == (1, "dflash-1")
+    assert incident.finding["traceback"] == "Traceback (whole)"
+    assert story.sent == [("firing", "fx_trace_race")]
+
+
+def test_verdict_with_another_signature_is_told() -> None:
+    """Where the verdict names another signature the same incident is sent again."""
+    story = Story().running().tell(seen("python_error", family=None))
+    story.tell(story.exited(1), crash("cuda_oom", family=None))
+    (incident,) = story.incidents
+    assert incident.signature == "cuda_oom"
+    assert story.sent == [("firing", "python_error"), ("firing", "cuda_oom")]
+
+
+def test_guess_does_not_replace_what_was_seen() -> None:
+    """An exit code alone says less than the thread that was seen dying."""
+    story = Story().running().tell(seen())
+    story.tell(story.exited(143), crash("interrupted", family=None, certainty=Certainty.GUESS))
+    assert [one.signature for one in story.incidents] == ["fx_trace_race"]
+    assert len(story.sent) == 1
+
+
+def test_sixty_four_ranks_are_one_alert() -> None:
+    """One failure on every rank, and what falls with it, is one incident."""
+    story = Story().running()
+    for rank in range(64):
+        story.tell(seen("cuda_oom", ends="rank", rank=rank, fingerprint="v1:oom"), later_s=0.01)
+        story.tell(seen("nccl_error", ends="rank", rank=rank, family=None), later_s=0.01)
+    (incident,) = story.incidents
+    assert (incident.signature, incident.occurrences) == ("cuda_oom", 128)
+    assert story.sent == [("firing", "cuda_oom")]
+
+
+def test_two_deaths_far_apart_are_two_incidents() -> None:
+    """What dies an hour after another thread did not die of it."""
+    story = Story().running().tell(seen())
+    story.tell(seen("cuda_oom", family=None), later_s=3600)
+    assert [one.signature for one in story.incidents] == ["fx_trace_race", "cuda_oom"]
+
+
+def test_traceback_of_a_living_process_is_no_incident() -> None:
+    """What ended nothing, and what is no root, opens nothing."""
+    story = Story().running().tell(seen("python_error", ends=None))
+    story.tell(seen("python_error", role=Role.CASCADE))
+    assert len(story.incidents) == 0
+    story.tell(seen("nan_loss", ends=None, family=None))
+    assert [one.signature for one in story.incidents] == ["nan_loss"]
+
+
+@pytest.mark.parametrize("word", ["thread_death", "fx_trace_race"])
+def test_stop_on_thread_death(word: str) -> None:
+    """With `stop_on` a thread's death stops the run, and the run has failed."""
+    story = Story(policy(stop_on=(word,))).running().tell(seen())
+    assert (story.state, story.actions) == (RunState.STOPPING, [ActionKind.STOP])
+    assert story.view.stop_reason == STOP_ON
+    story.tell(story.exited(143), crash())
+    assert story.state is RunState.FAILED
+    assert story.sent == [("firing", "fx_trace_race")]
+
+
+def test_stop_by_a_person() -> None:
+    """A stop ends the program with its grace, and the run is stopped, without an alert."""
+    story = Story(policy("interruption")).running().tell(StopAsked(grace_s=5.0))
+    assert story.action(ActionKind.STOP).grace_s == 5.0
+    story.tell(seen("interrupted"), StopDone(), story.exited(143))
+    assert (story.state, story.actions) == (RunState.STOPPING, [])
+    story.tell(crash("interrupted", family=None))
+    assert (story.state, story.sent, story.incidents) == (RunState.STOPPED, [], ())
+
+
+def test_person_beats_the_policy() -> None:
+    """A person's stop during the policy's makes the run stopped, not failed or restarted."""
+    story = Story(policy("fx_trace_race", stop_on=("thread_death",))).running().tell(seen())
+    story.tell(StopAsked())
+    assert story.view.stop_reason == HUMAN
+    story.tell(story.exited(143), crash())
+    assert (story.state, story.actions) == (RunState.STOPPED, [])
+
+
+def test_stop_before_the_launch() -> None:
+    """A stop of what was not launched yet ends it at once and takes the pending work away."""
+    story = Story().tell(Accepted(deploy=True), StopAsked())
+    assert story.state is RunState.STOPPED
+    assert {ActionKind.DEPLOY, ActionKind.LAUNCH} <= story.last.cancel
+    late = Deployed(release=Release(digest="d", path="/r"))
+    assert story.tell(late).last.actions == ()
+
+
+def test_stop_while_it_is_launched() -> None:
+    """A stop during the launch ends once nothing is there; a launch that crossed it is undone."""
+    story = Story().tell(Accepted(), StopAsked())
+    assert ActionKind.LAUNCH in story.last.cancel
+    story.tell(StopDone())
+    assert (story.state, story.actions) == (RunState.STOPPED, [])
+    story.tell(story.launched())
+    assert (story.state, story.actions) == (RunState.STOPPED, [ActionKind.END_REMAINS])
+
+
+def test_restart_by_the_policy() -> None:
+    """A named failure backs off, longer each time, and the budget ends it with another alert."""
+    story = Story(policy("infra", max_attempts=3)).running()
+    delays = []
+    for attempt in (1, 2):
+        story.tell(story.exited(1), crash("nccl_timeout", family=None))
+        assert story.state is RunState.BACKOFF
+        assert story.actions == [ActionKind.COLLECT_EVIDENCE, ActionKind.RELAUNCH]
+        relaunch = story.action(ActionKind.RELAUNCH)
+        assert (relaunch.attempt, relaunch.at is not None) == (attempt + 1, True)
+        delays.append((relaunch.at or 0) - story.now)
+        story.tell(BackoffOver())
+        assert story.actions == [ActionKind.END_REMAINS, ActionKind.LAUNCH]
+        assert {action.attempt for action in story.last.actions} == {attempt + 1}
+        story.tell(BackoffOver(), story.launched())
+        assert (story.state, story.view.run.attempt) == (RunState.RUNNING, attempt + 1)
+    story.tell(story.exited(1), crash("nccl_timeout", family=None))
+    assert (story.state, delays) == (RunState.FAILED, [30.0, 60.0])
+    (incident,) = story.incidents
+    assert (incident.occurrences, incident.attempt) == (3, 3)
+    assert story.sent == [("firing", "nccl_timeout")] * 2
+    said = story.last.outgoing[0].alert.annotations["description"]
+    assert "Not restarted: 3 attempts within 1 h" in said
+    assert [one.number for one in story.view.attempts] == [1, 2, 3]
+
+
+def test_stop_during_backoff() -> None:
+    """A stop during back-off stops, and the relaunch does not come."""
+    story = Story(policy("infra")).running()
+    story.tell(story.exited(1), crash("nccl_error", family=None), StopAsked())
+    assert story.state is RunState.STOPPED
+    assert ActionKind.RELAUNCH in story.last.cancel
+    assert story.tell(BackoffOver()).last.actions == ()
+
+
+def test_relay_that_is_gone_is_a_lost_run() -> None:
+    """Without an exit record the run is lost, with an alert, unless the policy knows the cause."""
+    story = Story().running()
+    story.tell(story.gone(), fine())
+    assert story.state is RunState.LOST
+    assert story.sent == [("firing", "lost")]
+    assert (story.view.run.exit_code, story.view.run.signal) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "signature"), [(7, None, "failed_exit"), (None, 9, "killed")]
+)
+def test_end_that_nothing_explains(code: int | None, signal: int | None, signature: str) -> None:
+    """A non-zero end without a crash in the log is a failure all the same."""
+    story = Story().running()
+    story.tell(story.exited(code, signal), fine())
+    assert story.state is RunState.FAILED
+    assert story.sent == [("firing", signature)]
+
+
+def test_finished_run_resolves_what_was_open() -> None:
+    """A run that finishes resolves its job's open incidents, and those only up to itself."""
+    first, third = Story(number=1).running(), Story(number=3).running()
+    for story in (first, third):
+        story.tell(story.exited(1), crash())
+    second = Story(number=2).running()
+    second.tell(second.exited(0), fine(unresolved=(*first.incidents, *third.incidents)))
+    (resolved,) = second.last.incidents
+    assert (resolved.run, resolved.state) == ("dflash-1", IncidentState.RESOLVED)
+    (sent,) = second.last.outgoing
+    assert (sent.alert.status, sent.alert.labels["run"]) == ("resolved", "dflash-1")
+    assert sent.alert.ends_at == second.now
+    assert "run 2 finished" in sent.alert.annotations["description"]
+
+
+def test_acknowledgement_is_told_once() -> None:
+    """An acknowledgement sends one `resolved`; later occurrences of the same are quiet."""
+    story = Story().running().tell(seen())
+    (incident,) = story.incidents
+    story.tell(AckAsked(incident=incident.id), AckAsked(incident=incident.id))
+    assert story.sent == [("firing", "fx_trace_race"), ("resolved", "fx_trace_race")]
+    assert story.incidents[0].state is IncidentState.ACKNOWLEDGED
+    story.tell(seen())
+    assert (story.incidents[0].occurrences, len(story.sent)) == (2, 2)
+    assert story.incidents[0].state is IncidentState.ACKNOWLEDGED
+
+
+def test_link_and_session_say_nothing_about_the_run() -> None:
+    """An unreachable host and a dead tmux server leave the run running."""
+    story = Story().running()
+    story.tell(
+        LinkChanged(state=LinkState.UNREACHABLE, seen_at=1.0, reason="cut"),
+        SessionChanged(detached=True, at=2.0),
+    )
+    assert story.state is RunState.RUNNING
+    assert story.last.notes[0].kind == "session.changed"
+
+
+def test_same_log_read_twice_decides_the_same() -> None:
+    """A daemon that is killed and reads again reaches the same ids and keys."""
+    first, second = Story(policy("infra")).running(), Story(policy("infra")).running()
+    for story in (first, second):
+        story.tell(seen("nccl_error", family=None), story.exited(1))
+        story.tell(crash("nccl_error", family=None))
+    assert first.incidents[0].id == second.incidents[0].id
+    assert [one.key for one in first.last.actions] == [one.key for one in second.last.actions]
