@@ -127,16 +127,26 @@ class Drafter(nn.Module):
         return x_BQh
 
 
-def initialise(drafter: Drafter, seed: int) -> None:
-    """Draw the weights: normal, 0.02, and the residual outputs smaller with the depth."""
-    generator = torch.Generator().manual_seed(seed)
-    scale = (2 * len(drafter.layers)) ** -0.5
-    for name, parameter in drafter.named_parameters():
-        if parameter.dim() == 2:
-            drawn = torch.empty(parameter.shape).normal_(0, 0.02, generator=generator)
+def new_drafter(
+    shape: Shape, layers: int, features: int, *, seed: int, device: torch.device, dtype: torch.dtype
+) -> Drafter:
+    """A drafter with fresh weights, made where it will train.
+
+    Weights are normal, 0.02, and those that end a residual smaller with the depth.
+    """
+    with torch.device("meta"):
+        drafter = Drafter(shape, layers, features)
+    drafter.to_empty(device=device)
+    generator = torch.Generator(device).manual_seed(seed)
+    scale = (2 * layers) ** -0.5
+    with torch.no_grad():
+        for name, parameter in drafter.named_parameters():
             residual = name.endswith(("wo.weight", "down.weight"))
-            with torch.no_grad():
-                parameter.copy_(drawn * scale if residual else drawn)
+            if parameter.dim() == 1:
+                parameter.fill_(1.0)
+            else:
+                parameter.normal_(0, 0.02 * (scale if residual else 1.0), generator=generator)
+    return drafter.to(dtype)
 
 
 def attend_dense(mask: Tensor) -> Attend:

@@ -61,8 +61,10 @@ class Spans:
 
 def spans_of(anchor_BN: Tensor, keep_BN: Tensor, doc_BS: Tensor) -> Spans:
     """The context span of every block."""
-    doc_BN1 = doc_BS.gather(1, anchor_BN)[:, :, None]
-    first_BN = (doc_BS[:, None, :] == doc_BN1).to(torch.int32).argmax(dim=-1)
+    at_S = torch.arange(doc_BS.shape[1])
+    begins_BS = torch.ones_like(doc_BS, dtype=torch.bool)
+    begins_BS[:, 1:] = doc_BS[:, 1:] != doc_BS[:, :-1]
+    first_BN = (at_S * begins_BS).cummax(dim=1).values.gather(1, anchor_BN)
     number_N = torch.arange(anchor_BN.shape[1])
     return Spans(
         first_BN=first_BN.int(),

@@ -21,7 +21,7 @@ from trainer.batches import Batches, Part
 from trainer.config import Config, ConfigError, dump
 from trainer.corpus import Document, make_documents
 from trainer.decoder import spread_layers
-from trainer.drafter import Drafter, initialise
+from trainer.drafter import new_drafter
 from trainer.optim import AdamW, learning_rate
 from trainer.runlog import RunLog, step_line
 from trainer.staging import stage
@@ -165,9 +165,10 @@ class Run:
         self.eval_documents = self._documents(held_out=True)
         self.batches = Batches(train_documents, config, self.mask_token, self.device)
         # --- drafter
-        self.drafter = Drafter(decoder.shape, config.drafter.layers, len(self.layers))
-        initialise(self.drafter, config.seed)
-        self.drafter.to(device=self.device, dtype=dtype)
+        self.drafter = new_drafter(
+            decoder.shape, config.drafter.layers, len(self.layers),
+            seed=config.seed, device=self.device, dtype=dtype,
+        )  # fmt: skip
         if self.device.type == "cuda":
             self.drafter.compile_layers()
         self.optimizer = AdamW(self.drafter.parameters(), config.optim)

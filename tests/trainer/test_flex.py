@@ -8,7 +8,7 @@ import torch._dynamo
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_mask
 
-from trainer.drafter import Drafter, DraftLayer, attend_dense, attend_flex, initialise
+from trainer.drafter import DraftLayer, attend_dense, attend_flex, new_drafter
 from trainer.layers import Shape, rope_table
 from trainer.masks import TILE, dense_mask, flex_mask, spans_of, tile_tables
 
@@ -71,8 +71,7 @@ def test_fresh_anchors_do_not_recompile_the_layer_and_give_the_dense_result() ->
         vocab=8, hidden=32, ffn=48, layers=0, heads=4, kv_heads=2, head_dim=16,
         rope_theta=100.0, eps=1e-6,
     )  # fmt: skip
-    drafter = Drafter(shape, 2, 1)
-    initialise(drafter, 1)
+    drafter = new_drafter(shape, 2, 1, seed=1, device=CPU, dtype=torch.float32)
     run = torch.compile(DraftLayer.forward, dynamic=False, fullgraph=True, backend="aot_eager")
     queries = NUM_BLOCKS * 8
     whole = rope_table(shape, torch.arange(LENGTH + queries)[None].expand(2, -1), torch.float32)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainer.blocks import Blocks, Rows, make_blocks
 from trainer.config import LossConfig
-from trainer.drafter import Drafter, initialise
+from trainer.drafter import Drafter, new_drafter
 from trainer.headloss import head_loss, plan_slots
 from trainer.layers import Shape
 from trainer.step import Batch, Frozen, batch_loss, stage_batch
@@ -35,9 +35,7 @@ def scene() -> tuple[Drafter, Frozen, Tensor, Rows, Blocks]:
     anchor = torch.tensor([[2, 5, 9], [1, 8, 8]])
     keep = torch.tensor([[True, True, True], [True, True, False]])
     blocks = make_blocks(rows, anchor, keep, BLOCK, 22)
-    drafter = Drafter(SHAPE, 2, 3)
-    initialise(drafter, 5)
-    drafter.double()
+    drafter = new_drafter(SHAPE, 2, 3, seed=5, device=torch.device("cpu"), dtype=torch.float64)
     frozen = Frozen(embed_Vh=torch.randn(23, 12).double(), head_Vh=torch.randn(23, 12).double())
     return drafter, frozen, torch.randn(2, LENGTH, 36).double(), rows, blocks
 

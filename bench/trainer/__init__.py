@@ -1,0 +1,1 @@
+"""Measurements of the trainer that need a GPU."""
