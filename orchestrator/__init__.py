@@ -5,7 +5,7 @@ The path of the data, and the file that owns each arrow:
     inventory.yaml
         |   core/inventory/           YAML -> hosts, targets, jobs; every fault at once
         v
-    transport/                        a command and bytes reach a target (ssh, local, in a container)
+    transport/                        commands and bytes reach a target (ssh, local, container)
         |   link/                     one probe a target: pushed, started, watched, started anew
         v
     deploy/                           a folder -> an immutable release on the target

@@ -174,7 +174,7 @@ def test_merge_of_something_else_is_refused() -> None:
 
 def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
     """Latin-1 and control characters name the line they are on."""
-    assert faults(b"version: 1\n# caf\xe9\n") == [
+    assert faults(b"version: 1\n# \xe9t\xe9\n") == [
         "inventory.yaml:2: inventory: is not UTF-8 text; save the file as UTF-8"
     ]
     assert faults(b"version: 1\nhosts: {}\n# \x00\n") == [
