@@ -63,13 +63,15 @@ def add_action(connection: Connection, action: Action, now: float) -> bool:
     return connection.execute(added.returning(table.c.seq)).first() is not None
 
 
-def cancel(connection: Connection, run: str, kinds: frozenset[ActionKind], now: float) -> None:
-    """Pending actions of these kinds are not to be done any more."""
+def settle(
+    connection: Connection, run: str, kinds: frozenset[ActionKind], state: str, now: float
+) -> None:
+    """Pending actions of these kinds are done, or are not to be done any more."""
     table = tables.actions
     connection.execute(
         update(table)
         .where(table.c.run == run, table.c.state == PENDING, table.c.kind.in_(sorted(kinds)))
-        .values(state=CANCELLED, done_at=now)
+        .values(state=state, done_at=now)
     )
 
 

@@ -79,6 +79,18 @@ class Releases:
             for row in rows
         )
 
+    async def find(self, job: str, target: str, digest: str | None) -> Release | None:
+        """The release with this digest, as it was deployed last; None where it never was."""
+        table = tables.releases
+        query = (
+            select(table)
+            .where(table.c.job == job, table.c.target == target, table.c.digest == digest)
+            .order_by(table.c.seq.desc())
+            .limit(1)
+        )
+        row = await self._worker.call(lambda c: c.execute(query).mappings().first())
+        return None if row is None else release_of(row)
+
     async def current(self, job: str, target: str) -> ReleaseEntry | None:
         """The newest entry, or None where nothing was deployed."""
         found = await self.list(job, target=target, limit=1)

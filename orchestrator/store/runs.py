@@ -1,4 +1,4 @@
-"""Runs, their attempts and how far their streams were read.
+"""Runs and their attempts.
 
 Owns the numbering of runs and what the word RUN means. Must not: decide a state.
 """
@@ -6,7 +6,7 @@ Owns the numbering of runs and what the word RUN means. Must not: decide a state
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, func, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from orchestrator.clock import Clock
@@ -79,28 +79,6 @@ class Runs:
     async def put_attempt(self, run: str, attempt: Attempt) -> None:
         """Store an attempt, new or known."""
         await self._worker.call(lambda c: put_attempt(c, run, attempt))
-
-    async def offset(self, run: str, attempt: int, stream: str) -> int:
-        """Up to which byte a stream was read and stored; 0 where it never was.
-
-        Of the output, `store.logs.end` is the truth; this one serves the metrics file and others.
-        """
-        columns = tables.offsets.c
-        query = select(columns.offset).where(
-            columns.run == run, columns.attempt == attempt, columns.stream == stream
-        )
-        found = await self._worker.call(lambda c: c.execute(query).scalar())
-        return 0 if found is None else int(found)
-
-    async def set_offset(
-        self, run: str, attempt: int, stream: str, offset: int, **values: Any
-    ) -> None:
-        """Keep an offset and, in the same transaction, the run's fields that were read up to it."""
-        await self._worker.call(lambda c: _set_offset(c, (run, attempt, stream), offset, values))
-
-    async def forget(self, run: str) -> None:
-        """Delete an ended run with its attempts, findings and offsets; incidents stay."""
-        await self._worker.call(lambda c: _forget(c, run))
 
 
 def get_run(connection: Connection, run: str) -> Run | None:
@@ -201,24 +179,3 @@ def _create(connection: Connection, draft: Run, now: float) -> Run:
     )
     put_run(connection, run)
     return run
-
-
-def _set_offset(
-    connection: Connection, key: tuple[str, int, str], offset: int, values: dict[str, Any]
-) -> None:
-    run, attempt, stream = key
-    row = {"run": run, "attempt": attempt, "stream": stream, "offset": offset}
-    connection.execute(
-        insert(tables.offsets)
-        .values(row)
-        .on_conflict_do_update(index_elements=["run", "attempt", "stream"], set_=row)
-    )
-    if values:
-        changes = {name: plain(value) for name, value in values.items()}
-        connection.execute(update(tables.runs).where(tables.runs.c.id == run).values(changes))
-
-
-def _forget(connection: Connection, run: str) -> None:
-    for table in (tables.attempts, tables.findings, tables.offsets, tables.actions):
-        connection.execute(delete(table).where(table.c.run == run))
-    connection.execute(delete(tables.runs).where(tables.runs.c.id == run))

@@ -3,11 +3,11 @@
     store = await Store.open(state_folder, clock)
     view = await store.view("dflash-3")                    run, attempts, incidents, stop reason
     applied = await store.apply(decide(view, event, ...))  everything of a decision, or nothing
-    for action in applied.actions: ...do it...; await store.actions.done(action)
+    for action in applied.actions: ...do it...             see Decision for who marks it done
     for action in await store.actions.pending(): ...       at the daemon's start
 
 Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (the outbox's queue),
-`actions`, `releases`, `journal`, `silences`, `values`, `logs`. Must not: decide or send.
+`actions`, `releases`, `journal`, `silences`, `values`, `logs`, `metrics`. Must not: decide or send.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from orchestrator.store.schema import open_database
 from orchestrator.store.worker import Worker
 
 LOG_FOLDER = "logs"
+METRICS_FOLDER = "metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,9 @@ class Store:
         self.silences = history.Silences(self._worker, clock)
         self.values = history.Values(self._worker)
         self.logs = Logs(folder / LOG_FOLDER)
+        """Output, by run and attempt."""
+        self.metrics = Logs(folder / METRICS_FOLDER)
+        """Metrics files, which a run's attempts share; by run and 0."""
 
     @classmethod
     async def open(cls, state_folder: Path, clock: Clock) -> "Store":
@@ -76,6 +80,7 @@ class Store:
     async def close(self) -> None:
         """Put everything on the disk and let go of it."""
         self.logs.close_all()
+        self.metrics.close_all()
         await self._worker.close()
 
     async def view(self, run: str) -> RunView:
@@ -113,8 +118,8 @@ def _apply(connection: Connection, decision: Decision, now: float) -> Applied:
     for incident in decision.incidents:
         incidents.put_incident(connection, run.job, incident)
     enqueued = sum(deliveries.enqueue(connection, one, now) for one in decision.outgoing)
-    if decision.cancel:
-        actions.cancel(connection, run.id, decision.cancel, now)
+    actions.settle(connection, run.id, decision.done, actions.DONE, now)
+    actions.settle(connection, run.id, decision.cancel, actions.CANCELLED, now)
     new = tuple(
         action for action in decision.actions if actions.add_action(connection, action, now)
     )

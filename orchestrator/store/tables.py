@@ -87,15 +87,6 @@ attempts = Table(
     Column("signal", Integer),
 )
 
-offsets = Table(
-    "offsets",
-    metadata,
-    Column("run", String, primary_key=True),
-    Column("attempt", Integer, primary_key=True, autoincrement=False),
-    Column("stream", String, primary_key=True),
-    Column("offset", BigInteger, nullable=False),
-)
-
 incidents = Table(
     "incidents",
     metadata,

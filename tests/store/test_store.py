@@ -31,13 +31,6 @@ async def test_numbers_count_for_each_job(store: Store) -> None:
     assert (await store.runs.create(draft("other"))).id == "other-1"
 
 
-async def test_number_of_a_forgotten_run_is_not_given_again(store: Store) -> None:
-    """A number stays taken when its run is pruned."""
-    run = await store.runs.create(draft())
-    await store.runs.forget(run.id)
-    assert (await store.runs.create(draft())).id == "dflash-2"
-
-
 async def test_words_of_run(store: Store) -> None:
     """A RUN is an id, a job's newest, `@N` or `-N` newest, or a unique prefix."""
     for job in ("dflash", "dflash", "eagle"):
@@ -166,6 +159,16 @@ async def test_decision_reached_twice_adds_nothing(store: Store) -> None:
     assert await store.actions.pending(run.id) == ()
 
 
+async def test_result_marks_its_action_done(store: Store) -> None:
+    """An action is pending until the decision on its result is stored, whole or not at all."""
+    run = await store.runs.create(draft())
+    launch = Action(kind=ActionKind.LAUNCH, run=run.id, attempt=1)
+    stop = Action(kind=ActionKind.STOP, run=run.id, attempt=1, reason="human")
+    await store.apply(Decision(run=run, actions=(launch, stop)))
+    await store.apply(Decision(run=run, done=frozenset({ActionKind.LAUNCH})))
+    assert await store.actions.pending() == (stop,)
+
+
 async def test_cancelled_action_is_not_pending(store: Store) -> None:
     """A stop takes a pending relaunch away."""
     run = await store.runs.create(draft())
@@ -189,12 +192,11 @@ async def test_stop_reason_belongs_to_the_present_attempt(store: Store) -> None:
 async def test_decision_leaves_metrics_alone(store: Store) -> None:
     """A decision from an older view does not undo metrics that came meanwhile."""
     run = await store.runs.create(draft())
-    await store.runs.set_offset(run.id, 1, "metrics", 70, step=12, loss=3.5, metrics={"lr": 0.1})
+    await store.runs.update(run.id, step=12, loss=3.5, metrics={"lr": 0.1})
     await store.apply(Decision(run=replace(run, state=RunState.RUNNING)))
     stored = await store.runs.get(run.id)
     assert (stored.state, stored.step, stored.loss) == (RunState.RUNNING, 12, 3.5)
     assert stored.metrics == {"lr": 0.1}
-    assert await store.runs.offset(run.id, 1, "metrics") == 70
 
 
 async def test_older_view_does_not_undo_an_acknowledgement(store: Store) -> None:
@@ -248,6 +250,8 @@ async def test_small_tables(store: Store) -> None:
     assert current is not None
     assert (current.release, current.provenance) == (release, {"commit": "c"})
     assert await store.releases.current("dflash", "other") is None
+    assert await store.releases.find("dflash", "ct200", "d1") == release
+    assert await store.releases.find("dflash", "ct200", None) is None
 
     silence = await store.silences.add({"job": "dflash"}, until=99.0, why="tonight")
     assert await store.silences.list() == (silence,)

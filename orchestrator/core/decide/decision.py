@@ -1,8 +1,10 @@
 """What decide/ takes in and gives back: views, actions and decisions as values that can be stored.
 
-`store.apply(decision)` writes a decision in one transaction; only then are its actions done, one
-after the other, each followed by `store.actions.done(action)`. Every action has a key, so that a
-decision that is reached twice (the daemon was killed and read the same log again) adds none.
+`store.apply(decision)` writes a decision in one transaction; only then are its actions done, in
+their order and one after the other. An action that ends in an input (Launched, BackoffOver, ...)
+is marked done in the transaction of the decision on that input, so that a daemon killed between
+the two does it again; the others are marked by `store.actions.done(action)`. Every action has a
+key, so that a decision reached twice (a new daemon read the same log again) adds none.
 Must not: do anything, or read a clock.
 """
 
@@ -113,6 +115,8 @@ class Decision:
     """Opened or changed; of earlier runs of the job too, where they are resolved."""
     outgoing: tuple[Outgoing, ...] = ()
     actions: tuple[Action, ...] = ()
+    done: frozenset[ActionKind] = frozenset()
+    """Pending actions of the run whose result this decision is about."""
     cancel: frozenset[ActionKind] = frozenset()
     """Pending actions of the run that are not to be done any more."""
     notes: tuple[Note, ...] = ()

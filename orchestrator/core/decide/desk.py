@@ -52,6 +52,7 @@ class Desk:
         self._incidents: list[Incident] = []
         self._outgoing: list[Outgoing] = []
         self._actions: list[Action] = []
+        self._done: frozenset[ActionKind] = frozenset()
         self._cancel: frozenset[ActionKind] = frozenset()
         self._notes: list[Note] = []
 
@@ -63,6 +64,7 @@ class Desk:
             incidents=tuple(self._incidents),
             outgoing=tuple(self._outgoing),
             actions=tuple(self._actions),
+            done=self._done,
             cancel=self._cancel,
             notes=tuple(self._notes),
         )
@@ -73,11 +75,13 @@ class Desk:
         """The run begins: with a deploy, or at once."""
         if self._run.state is not RunState.PENDING:
             return
+        self._run = replace(self._run, attempt=1)
         self._go(RunState.DEPLOYING if deploy else RunState.STARTING)
         self._act(ActionKind.DEPLOY if deploy else ActionKind.LAUNCH)
 
     def deployed(self, release: Release) -> None:
         """The package is there: launch."""
+        self._done = frozenset({ActionKind.DEPLOY})
         if self._run.state is not RunState.DEPLOYING:
             return
         self._run = replace(self._run, release=release.digest)
@@ -86,6 +90,7 @@ class Desk:
 
     def not_started(self, signature: str, title: str, text: str) -> None:
         """A deploy or a launch failed for good."""
+        self._done = frozenset({ActionKind.DEPLOY, ActionKind.LAUNCH})
         if self._run.state not in (RunState.DEPLOYING, RunState.STARTING):
             return
         self._end(RunState.FAILED)
@@ -96,6 +101,7 @@ class Desk:
 
     def launched(self, event: Launched) -> None:
         """The program runs."""
+        self._done = frozenset({ActionKind.LAUNCH})
         run = self._run
         if run.state.ended:
             # A stop and a launch crossed; what the launch brought up is to go again.
@@ -112,6 +118,7 @@ class Desk:
 
     def backoff_over(self) -> None:
         """The next attempt begins."""
+        self._done = frozenset({ActionKind.RELAUNCH})
         if self._run.state is not RunState.BACKOFF:
             return
         self._run = replace(self._run, attempt=self._run.attempt + 1)
@@ -186,6 +193,7 @@ class Desk:
 
     def stop_done(self) -> None:
         """Nothing is left; a launched attempt waits for its verdict all the same."""
+        self._done = frozenset({ActionKind.STOP})
         if self._run.state is RunState.STOPPING and self._attempt() is None:
             human = self._view.stop_reason != STOP_ON
             self._end(RunState.STOPPED if human else RunState.FAILED)

@@ -33,6 +33,18 @@ def test_run_that_goes_well() -> None:
     assert story.sent == []
 
 
+def test_result_and_its_action_are_one_decision() -> None:
+    """What an action led to and its mark are stored together, so that no run is left waiting."""
+    story = Story(policy("infra")).tell(Accepted())
+    story.tell(story.launched())
+    marks = [story.last.done]
+    story.tell(story.exited(1), crash("nccl_error", family=None), BackoffOver())
+    marks.append(story.last.done)
+    story.tell(story.launched(), StopAsked(), StopDone())
+    marks.append(story.last.done)
+    assert marks == [{ActionKind.LAUNCH}, {ActionKind.RELAUNCH}, {ActionKind.STOP}]
+
+
 def test_run_that_is_deployed_first() -> None:
     """A deploy comes before the launch, and the run knows its release."""
     story = Story().tell(Accepted(deploy=True))
@@ -125,9 +137,9 @@ def test_traceback_of_a_living_process_is_no_incident() -> None:
     """What ended nothing, and what is no root, opens nothing."""
     story = Story().running().tell(seen("python_error", ends=None))
     story.tell(seen("python_error", role=Role.CASCADE))
-    assert len(story.incidents) == 0
+    opened = [len(story.incidents)]
     story.tell(seen("nan_loss", ends=None, family=None))
-    assert [one.signature for one in story.incidents] == ["nan_loss"]
+    assert (opened, [one.signature for one in story.incidents]) == ([0], ["nan_loss"])
 
 
 @pytest.mark.parametrize("word", ["thread_death", "fx_trace_race"])

@@ -70,14 +70,6 @@ def _runs() -> None:
         sa.Column("signal", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("run", "number", name=op.f("pk_attempts")),
     )
-    op.create_table(
-        "offsets",
-        sa.Column("run", sa.String(), nullable=False),
-        sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("stream", sa.String(), nullable=False),
-        sa.Column("offset", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("run", "attempt", "stream", name=op.f("pk_offsets")),
-    )
 
 
 def _incidents() -> None:
