@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.core.decide import restart
+from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import InventoryError
 from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.failures import GROUPS, SIGNATURES
 from orchestrator.core.inventory.units import parse_duration, parse_size
 from orchestrator.core.model import Inventory
 
@@ -192,6 +195,19 @@ def test_huge_and_deep_documents_are_refused() -> None:
 def test_byte_order_mark_is_no_fault() -> None:
     """A file saved by an editor that adds a byte order mark reads the same."""
     assert parse(b"\xef\xbb\xbf" + WHOLE).jobs.keys() == parse(WHOLE).jobs.keys()
+
+
+def test_names_of_failures_are_those_that_detection_and_restarts_know() -> None:
+    """A new signature or group must be added to the words that an inventory may use."""
+    assert {item.id for item in load()} == SIGNATURES
+    assert {*restart.GROUPS, restart.CUDA_ECC} == GROUPS
+
+
+def test_own_rules_may_be_named() -> None:
+    """A rule's id is as good as a signature's, in restart and in stop_on."""
+    text = WHOLE.replace(b"on: [infra]", b"on: [mine]").replace(b"[thread_death]", b"[mine]")
+    job = parse(text).jobs["dflash"]
+    assert (job.restart.on, job.watch.stop_on) == (("mine",), ("mine",))
 
 
 @given(st.binary(max_size=300))

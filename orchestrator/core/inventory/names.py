@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.core.inventory.document import Location
+from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES
 from orchestrator.core.inventory.problems import nearest
 
 Found = Iterator[tuple[Location, str]]
@@ -24,6 +25,7 @@ def name_problems(
             found += _job_targets(name, job, targets)
             found += _job_folders(name, job, folder, exists, _all_local(job, targets, hosts))
             found += _job_session(name, job)
+            found += _job_failures(name, job, _own_rules(tree))
     found += _alerts(_mapping(tree, "alerts"))
     return found
 
@@ -101,6 +103,28 @@ def _job_folders(
 def _job_session(name: str, job: dict[str, Any]) -> Found:
     if job.get("session") is None and "." in name:
         yield ("jobs", name, "session"), f"is required, since tmux forbids the '.' in {name}"
+
+
+def _own_rules(tree: dict[str, Any]) -> frozenset[str]:
+    rules = tree.get("rules")
+    found = rules if isinstance(rules, list) else []
+    return frozenset(str(rule["id"]) for rule in found if isinstance(rule, dict) and "id" in rule)
+
+
+def _job_failures(name: str, job: dict[str, Any], own: frozenset[str]) -> Found:
+    known = SIGNATURES | own
+    for part, key, names in (
+        ("restart", "on", known | GROUPS),
+        ("watch", "stop_on", known | DEATHS),
+    ):
+        policy = job.get(part)
+        said = policy.get(key) if isinstance(policy, dict) else None
+        for index, word in enumerate(said if isinstance(said, list) else []):
+            if isinstance(word, str) and word not in names:
+                yield (
+                    ("jobs", name, part, key, index),
+                    f"no signature is named {word}" + nearest(word, names),
+                )
 
 
 def _alerts(alerts: dict[str, Any]) -> Found:

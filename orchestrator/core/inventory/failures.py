@@ -1,0 +1,20 @@
+"""Names of failures that an inventory may use; a test holds them to the signatures there are.
+
+Detection lies above the inventory and may not be imported here.
+"""
+
+SIGNATURES = frozenset(
+    {
+        *("fx_trace_race", "fx_trace_nested", "dynamo_compile_error", "triton_error", "cuda_oom"),
+        *("host_oom", "cuda_illegal_access", "cuda_device_assert", "gpu_fault", "nccl_timeout"),
+        *("cublas_cudnn_error", "nccl_error", "rendezvous_or_port", "driver_mismatch"),
+        *("import_error", "checkpoint_corrupt", "disk_full", "shm_exhausted", "segfault"),
+        *("nan_loss", "hub_or_dataset_error", "interrupted", "python_error"),
+        "elastic_child_failed",
+    }
+)
+GROUPS = frozenset({"infra", "cuda_ecc", "interruption"})
+"""Several signatures by one word, for `restart: {on: ...}`."""
+
+DEATHS = frozenset({"thread_death", "rank_death", "process_death"})
+"""The end of any thread, rank or process, for `watch: {stop_on: ...}`."""
