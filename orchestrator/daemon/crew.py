@@ -1,0 +1,204 @@
+"""One supervisor for each run that lives: started, resumed after a restart, shown on the board.
+
+It owns the supervisors' tasks and who is woken by what. It must not decide for a run.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api import messages
+from orchestrator.clock import Clock
+from orchestrator.core.decide.decision import Policy
+from orchestrator.core.decide.inputs import Accepted, AckAsked, StopAsked
+from orchestrator.core.decide.lifecycle import decide
+from orchestrator.core.detect.signatures import Signature, parse_rule
+from orchestrator.core.errors import UsageError
+from orchestrator.core.model import Incident, Inventory, Job, Run
+from orchestrator.daemon.board import Bell, Board
+from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.views import incident_view, run_view
+from orchestrator.store.store import Store
+from orchestrator.supervise import Stages, Supervisor
+
+RESTART_AFTER_S = 5.0
+SHOWN_RUNS = 200
+
+logger = logging.getLogger(__name__)
+
+
+class Crew:
+    """The supervisors of all live runs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        board: Board,
+        fleet: Fleet,
+        clock: Clock,
+        environment: Environment,
+        inventory: Callable[[], Inventory],
+        evidence: Path,
+    ) -> None:
+        self._store, self._board, self._fleet, self._clock = store, board, fleet, clock
+        self._environment, self._inventory, self._evidence = environment, inventory, evidence
+        self._members: dict[str, Supervisor] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._bells: defaultdict[str, Bell] = defaultdict(Bell)
+        fleet.on_link.append(self._link_changed)
+
+    async def resume(self) -> None:
+        """Take up every run that has not ended, and show the newest ones that have."""
+        for run in reversed(await self._store.runs.list(limit=SHOWN_RUNS)):
+            await self._show(run.id)
+        for run in await self._store.runs.list(live=True):
+            job = self._inventory().jobs.get(run.job)
+            if job is None:
+                logger.error("run.jobless", extra={"run": run.id, "job": run.job})
+                continue
+            self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
+
+    async def begin(self, run: Run, job: Job) -> None:
+        """Store a new run's first decision, its launch, and give it a supervisor."""
+        view = await self._store.view(run.id)
+        decision = decide(view, Accepted(), await self._policy(job), self._clock.now())
+        await self._store.apply(decision)
+        view = await self._store.view(run.id)
+        self._start(Supervisor(view, job, self._stages(run, job)))
+        await self._show(run.id)
+
+    async def stop(self, run: Run, grace_s: float) -> dict[str, Any]:
+        """A person's word: end the run; answers who was ended and when its GPUs were free."""
+        member = self._members.get(run.id)
+        if member is None:
+            raise UsageError(
+                f"run {run.number} of {run.job} is not supervised: its job is no longer in the "
+                "inventory.",
+                remedy=f"Put the job {run.job} back, and stop it then.",
+            )
+        member.tell(StopAsked(grace_s=grace_s))
+        await asyncio.wait({self._tasks[run.id]})
+        return dict(member.ending or {"ended": [], "remaining": []})
+
+    async def acknowledge(self, incident: Incident) -> None:
+        """A person has taken note of an incident."""
+        member = self._members.get(incident.run)
+        if member is not None and not member.view.run.state.ended:
+            member.tell(AckAsked(incident=incident.id))
+            return
+        view = await self._store.view(incident.run)
+        job = self._inventory().jobs.get(view.run.job)
+        if job is None:
+            raise UsageError(f"The job {view.run.job} is no longer in the inventory.")
+        event = AckAsked(incident=incident.id)
+        await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
+        await self._show(incident.run)
+
+    def bell(self, run: str) -> Bell:
+        """Rings whenever the run has something new."""
+        return self._bells[run]
+
+    async def view(self, run_id: str, stored: Run | None = None) -> messages.RunView:
+        """The run as clients see it, its newest values included."""
+        member = self._members.get(run_id)
+        if member is not None:
+            return self._live_view(member)
+        run = stored or await self._store.runs.get(run_id)
+        return self._view(run, detached=False)
+
+    async def close(self) -> None:
+        """Let go of every run; they go on without us."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # --- supervisors -----------------------------------------------------------------------------
+
+    def _start(self, member: Supervisor) -> None:
+        run = member.view.run.id
+        self._members[run] = member
+        self._tasks[run] = asyncio.create_task(self._supervise(member), name=f"run {run}")
+
+    async def _supervise(self, member: Supervisor) -> None:
+        run = member.view.run
+        while True:
+            try:
+                await member.supervise()
+                break
+            except Exception:  # the supervisor loop is one of two places that may
+                logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
+                await self._clock.sleep(RESTART_AFTER_S)
+                view = await self._store.view(run.id)
+                member = Supervisor(view, member.job, self._stages(run, member.job))
+                self._members[run.id] = member
+                if view.run.state.ended:
+                    break
+        self._members.pop(run.id, None)
+        await self._show(run.id)
+        self._bells[run.id].ring()
+
+    def _stages(self, run: Run, job: Job) -> Stages:
+        target = next((one for one in job.targets if one.name == run.target), job.target)
+        return Stages(
+            store=self._store,
+            link=self._fleet.link(target),
+            clock=self._clock,
+            rules=self._rules(),
+            policy=self._policy,
+            lookup=self._environment.lookup,
+            changed=self._changed,
+            evidence=self._evidence,
+        )
+
+    def _rules(self) -> tuple[Signature, ...]:
+        return tuple(parse_rule(rule) for rule in self._inventory().rules)
+
+    async def _policy(self, job: Job) -> Policy:
+        silences = await self._store.silences.list()
+        return Policy(job=job, alerts=self._inventory().alerts, silences=silences)
+
+    # --- what is shown ---------------------------------------------------------------------------
+
+    def _changed(self, run: str) -> None:
+        member = self._members.get(run)
+        if member is not None:
+            self._board.put("runs", run, self._live_view(member))
+            for incident in member.view.incidents:
+                self._board.put("incidents", incident.id, incident_view(incident, member.view.run))
+        self._bells[run].ring()
+
+    def _link_changed(self, target: str) -> None:
+        for run, member in self._members.items():
+            if member.view.run.target == target:
+                self._changed(run)
+
+    async def _show(self, run_id: str) -> None:
+        view = await self._store.view(run_id)
+        self._board.put("runs", run_id, self._view(view.run, detached=False))
+        for incident in view.incidents:
+            self._board.put("incidents", incident.id, incident_view(incident, view.run))
+
+    def _live_view(self, member: Supervisor) -> messages.RunView:
+        run = member.view.run
+        if member.reader is not None:
+            tally = member.reader.tally
+            run = replace(
+                run, step=tally.step, loss=tally.loss, phase=tally.phase, metrics=tally.metrics
+            )
+        return self._view(run, detached=member.detached)
+
+    def _view(self, run: Run, *, detached: bool) -> messages.RunView:
+        link, seen_at = self._fleet.named(run.target)
+        return run_view(
+            run,
+            link=link,
+            seen_at=seen_at,
+            log_bytes=self._store.logs.end(run.id, max(run.attempt, 1)),
+            detached=detached,
+        )

@@ -1,0 +1,105 @@
+"""Everything that must be true for a run, checked end to end, each with its remedy."""
+
+import asyncio
+import shutil
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator.core.errors import Check, TargetError
+from orchestrator.core.model import Target
+from orchestrator.daemon.parts import Parts
+
+FREE_BYTES = 1024**3
+
+
+async def doctor(parts: Parts) -> dict[str, Any]:
+    """GET /v1/doctor."""
+    checks = [_inventory(parts), _disk(parts), *_secrets(parts), *await _sinks(parts)]
+    targets = {target for job in parts.inventory.jobs.values() for target in job.targets}
+    targets |= set(parts.inventory.targets.values())
+    looked = await asyncio.gather(
+        *(_target(parts, one) for one in sorted(targets, key=lambda one: one.name))
+    )
+    checks += [check for found in looked for check in found]
+    return {"checks": [asdict(check) for check in checks]}
+
+
+def _inventory(parts: Parts) -> Check:
+    parts.file.current()
+    if parts.file.error is None:
+        return Check(name="inventory", ok=True, text=f"{parts.location.inventory} is good")
+    return Check(
+        name="inventory",
+        ok=False,
+        text=f"the newest edit is not used: {parts.file.error}",
+        remedy="Correct these lines; the last good inventory serves until then.",
+    )
+
+
+def _disk(parts: Parts) -> Check:
+    free = shutil.disk_usage(parts.location.state_folder).free
+    return Check(
+        name="state folder",
+        ok=free >= FREE_BYTES,
+        text=f"{parts.location.state_folder} has {free / 1024**3:.1f} GiB free",
+        remedy=None if free >= FREE_BYTES else "Free some space, or `orch prune`.",
+    )
+
+
+def _secrets(parts: Parts) -> list[Check]:
+    checks = []
+    for job in parts.inventory.jobs.values():
+        for name in job.secrets:
+            known = parts.environment.lookup(name) is not None
+            checks.append(
+                Check(
+                    name=f"secret {name}",
+                    ok=known,
+                    text=f"{job.name} needs {name}: {'known' if known else 'no value found'}",
+                    remedy=None if known else "Set it where you call orch, or in orch/env.",
+                )
+            )
+    return checks
+
+
+async def _sinks(parts: Parts) -> list[Check]:
+    return [
+        Check(
+            name=f"sink {sink.name}",
+            ok=sink.state == "ready",
+            text=f"{sink.type}: {sink.state}" + (f", {sink.error}" if sink.error else ""),
+            remedy=f"Set {' and '.join(sink.missing)}." if sink.missing else None,
+            critical=False,
+        )
+        for sink in await parts.outbox.status()
+    ]
+
+
+async def _target(parts: Parts, target: Target) -> list[Check]:
+    link = parts.fleet.link(target)
+    try:
+        sessions = await link.call("sessions", socket=target.tmux_socket, timeout_s=20.0)
+    except TargetError as error:
+        return [
+            Check(
+                name=f"target {target.name}", ok=False, text=str(error.message), remedy=error.remedy
+            )
+        ]
+    hello = link.hello or {}
+    checks = [
+        Check(
+            name=f"target {target.name}",
+            ok=True,
+            text=f"Python {hello.get('python')}, {len(sessions['sessions'])} tmux sessions",
+        )
+    ]
+    tmux = hello.get("tmux")
+    checks.append(
+        Check(
+            name=f"tmux on {target.name}",
+            ok=bool(tmux),
+            text=f"tmux {tmux}" if tmux else "there is no tmux",
+            remedy=None if tmux else "Install it there (apt-get install tmux).",
+        )
+    )
+    return checks

@@ -1,0 +1,146 @@
+"""`orch run` and `orch stop` as a person asks for them, step by step, with news of each.
+
+It owns their order: checks that need no target, deploy where the tree differs, `--replace`,
+preflight, and the run stored with its launch; from there on the run's supervisor has it.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.core.errors import UsageError
+from orchestrator.core.model import Job, Release, Run, RunState
+from orchestrator.daemon import shipping
+from orchestrator.daemon.parts import Parts
+from orchestrator.launch.preflight import preflight, require
+
+Message = dict[str, Any]
+DEFAULT_GRACE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What `orch run` was told."""
+
+    job: str | None = None
+    why: str = ""
+    replace: bool = False
+    force: bool = False
+    deploy: bool = True
+    env: Mapping[str, str]
+    args: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "RunRequest":
+        """From the body of POST /v1/run; UsageError where it is not one."""
+        env, args = body.get("env") or {}, body.get("args") or []
+        if not isinstance(env, dict) or not isinstance(args, list):
+            raise UsageError("`env` is an object and `args` a list.")
+        return cls(
+            job=body.get("job"),
+            why=str(body.get("why") or ""),
+            replace=bool(body.get("replace")),
+            force=bool(body.get("force")),
+            deploy=body.get("deploy") is not False,
+            env={str(key): str(value) for key, value in env.items()},
+            args=tuple(str(arg) for arg in args),
+        )
+
+
+async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None]:
+    """The stream of `orch run`; its last message is `stored`."""
+    job = shipping.find_job(parts.file.checked(), request.job)
+    _require_secrets(parts, job)
+    async for message in _warnings(parts):
+        yield message
+    with shipping.only_one(parts, job.name):
+        async for message in _ship(parts, job, request):
+            yield message
+        release = await shipping.current_release(parts, job)
+        if request.replace:
+            async for message in _stop_others(parts, job):
+                yield message
+        draft = _draft(parts, job, release, request)
+        link = parts.fleet.link(job.target)
+        checks = await preflight(link, job, draft, release, now=parts.clock.now())
+        yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
+        refused = [check for check in checks if check.critical and not check.ok]
+        if not request.force:
+            require(checks)
+        stored = await parts.store.runs.create(replace(draft, forced=bool(refused)))
+        await parts.crew.begin(stored, job)
+        yield {"kind": "stored", "run": await parts.crew.view(stored.id)}
+
+
+async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerator[Message, None]:
+    """The stream of `orch stop`."""
+    found = await parts.store.runs.find(words)
+    if found.state.ended:
+        yield {"kind": "stopped", "run": await parts.crew.view(found.id), "already": True}
+        return
+    yield {"kind": "stopping", "run": await parts.crew.view(found.id)}
+    yield await _stopped(parts, found, DEFAULT_GRACE_S if grace_s is None else grace_s)
+
+
+async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:
+    ending = await parts.crew.stop(run, grace_s)
+    return {"kind": "stopped", **ending, "run": await parts.crew.view(run.id)}
+
+
+def _require_secrets(parts: Parts, job: Job) -> None:
+    missing = parts.environment.missing(list(job.secrets))
+    if missing:
+        names = ", ".join(missing)
+        raise UsageError(
+            f"The job {job.name} needs {names}, and no value was found.",
+            remedy="Set it where you call orch, or in $XDG_CONFIG_HOME/orch/env (mode 0600).",
+        )
+
+
+async def _warnings(parts: Parts) -> AsyncGenerator[Message, None]:
+    for sink in await parts.outbox.status():
+        if sink.state != "ready":
+            names = " and ".join(sink.missing)
+            why = f"set {names}" if names else (sink.error or sink.state)
+            text = f"alerts to {sink.name} are not sent ({sink.state}): {why}"
+            yield {"kind": "warning", "text": text}
+
+
+async def _ship(parts: Parts, job: Job, request: RunRequest) -> AsyncGenerator[Message, None]:
+    if job.package is None or not request.deploy:
+        return
+    planned = await shipping.plan_job(parts, job)
+    known = await parts.store.releases.current(job.name, job.target.name)
+    digest = planned[0].bundle.digest
+    if known and known.release.digest == digest and all(p.plan.changes_nothing for p in planned):
+        return
+    for one in planned:
+        yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
+    async for message in shipping.deploy_job(parts, planned):
+        yield message
+
+
+async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
+    """End the job's live runs and wait until their GPU memory is free."""
+    for other in await parts.store.runs.list(job=job.name, live=True):
+        yield {"kind": "stopping", "run": await parts.crew.view(other.id)}
+        yield {**await _stopped(parts, other, DEFAULT_GRACE_S), "kind": "ended"}
+
+
+def _draft(parts: Parts, job: Job, release: Release | None, request: RunRequest) -> Run:
+    uid = parts.clock.new_id(6)
+    return Run(
+        id="",
+        uid=uid,
+        job=job.name,
+        target=job.target.name,
+        number=0,
+        state=RunState.PENDING,
+        attempt=1,
+        session=job.session or job.name,
+        directory=f"{job.workdir}/runs/{{id}}.{uid}",
+        release=release.digest if release else None,
+        why=request.why,
+        args=request.args,
+        env=dict(request.env),
+    )

@@ -1,0 +1,53 @@
+"""The daemon's own log: JSON lines with stable event names, the human form on a terminal."""
+
+import json
+import logging
+import logging.handlers
+import sys
+from pathlib import Path
+
+from orchestrator.clock import utc_text
+
+MAX_BYTES = 5 * 1024 * 1024
+KEPT_FILES = 3
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": utc_text(record.created),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **_facts(record),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _Human(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        facts = " ".join(f"{key}={value}" for key, value in _facts(record).items())
+        text = f"{record.levelname.lower():8}{record.getMessage()} {facts}".rstrip()
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def set_up(file: Path) -> None:
+    """Write to the file, and to stderr where a person looks at it."""
+    lines = logging.handlers.RotatingFileHandler(
+        file, maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8"
+    )
+    lines.setFormatter(_JsonLines())
+    handlers: list[logging.Handler] = [lines]
+    if sys.stderr.isatty():
+        human = logging.StreamHandler(sys.stderr)
+        human.setFormatter(_Human())
+        handlers.append(human)
+    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
+    for name in ("asyncssh", "aiohttp", "alembic", "sqlalchemy"):
+        logging.getLogger(name).setLevel(logging.WARNING)

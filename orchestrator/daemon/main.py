@@ -1,0 +1,86 @@
+"""Starts and ends the daemon of one inventory: checks, lock, log, signals."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.api.location import Location, locate, write_note
+from orchestrator.api.server import Server
+from orchestrator.clock import SystemClock
+from orchestrator.core.errors import DaemonError, OrchError
+from orchestrator.daemon import logs
+from orchestrator.daemon.backend import DaemonBackend
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.parts import Parts
+
+logger = logging.getLogger(__name__)
+
+
+def main(config: str) -> int:
+    """Run the daemon of an inventory until it is told to end; gives `orch daemon run` its code."""
+    location = locate(Path(config), os.environ)
+    try:
+        inventory = InventoryFile(location.inventory)
+        _make_folders(location)
+        with _only_one(location):
+            logs.set_up(location.log)
+            asyncio.run(_serve(location, inventory))
+    except OrchError as error:
+        print(f"orch: {error}", file=sys.stderr)  # noqa: T201  the daemon's last word
+        return error.exit_code
+    return 0
+
+
+def _make_folders(location: Location) -> None:
+    for folder in (location.state_folder, location.socket.parent):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = location.socket.parent.stat()
+    if status.st_uid != os.getuid():
+        raise DaemonError(
+            f"The folder {location.socket.parent} of the daemon's socket belongs to somebody else.",
+            remedy="Set XDG_RUNTIME_DIR to a folder that is yours.",
+        )
+    location.socket.parent.chmod(0o700)
+
+
+@contextmanager
+def _only_one(location: Location) -> Iterator[None]:
+    """Hold the inventory's lock; it goes with our life, however that ends."""
+    fd = os.open(location.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            raise DaemonError(
+                f"A daemon for {location.inventory} is running already.",
+                remedy="`orch daemon status` shows it.",
+            ) from exc
+        write_note(location, os.getpid())
+        yield
+    finally:
+        os.close(fd)
+
+
+async def _serve(location: Location, inventory: InventoryFile) -> None:
+    clock = SystemClock()
+    async with Parts.open(location, inventory, clock) as parts:
+        backend = DaemonBackend(parts)
+        server = Server(backend)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, backend.ask_to_end)
+        await parts.crew.resume()
+        await server.start(location.socket)
+        logger.info("daemon.started", extra={"inventory": str(location.inventory)})
+        try:
+            await parts.ending.wait()
+        finally:
+            logger.info("daemon.ending")
+            await server.stop()
+            location.socket.unlink(missing_ok=True)

@@ -1,0 +1,104 @@
+"""The daemon's parts, built once and in order, and taken down in the reverse order."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.api.location import Location
+from orchestrator.clock import Clock
+from orchestrator.core.model import Inventory
+from orchestrator.daemon.board import Board
+from orchestrator.daemon.crew import Crew
+from orchestrator.daemon.environment import Environment, wanted_names
+from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.sinks.make import make_sinks
+from orchestrator.sinks.outbox import Outbox
+from orchestrator.store.store import Store
+from orchestrator.transport.pool import Pool
+
+EVIDENCE_FOLDER = "evidence"
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """What the daemon is made of."""
+
+    location: Location
+    file: InventoryFile
+    clock: Clock
+    store: Store
+    board: Board
+    fleet: Fleet
+    environment: Environment
+    outbox: Outbox
+    crew: Crew
+    started_at: float
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: set[str] = field(default_factory=set)
+    """Jobs with a deploy or a launch under way."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """The newest good inventory."""
+        return self.file.current()
+
+    def needs(self) -> list[str]:
+        """Names that the inventory wants and nobody gave a value for."""
+        return self.environment.missing(wanted_names(self.inventory))
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, location: Location, file: InventoryFile, clock: Clock
+    ) -> AsyncGenerator["Parts", None]:
+        """Build everything; at the end take it down again, leaving the runs alone."""
+        async with AsyncExitStack() as stack:
+            store = await Store.open(location.state_folder, clock)
+            stack.push_async_callback(store.close)
+            board = Board(clock)
+            pool = Pool()
+            stack.push_async_callback(pool.close)
+            fleet = Fleet(pool, clock, board, key=location.state_folder.name)
+            stack.push_async_callback(fleet.close)
+            environment = Environment(os.environ, _env_file())
+            sinks = make_sinks(file.current().alerts.sinks, clock)
+            outbox = Outbox(store.deliveries, sinks, clock, environment.lookup)
+            sending = asyncio.create_task(outbox.run(), name="outbox")
+            stack.push_async_callback(_cancel, sending)
+            crew = Crew(
+                store=store,
+                board=board,
+                fleet=fleet,
+                clock=clock,
+                environment=environment,
+                inventory=file.current,
+                evidence=location.state_folder / EVIDENCE_FOLDER,
+            )
+            stack.push_async_callback(crew.close)
+            fleet.follow(file.current())
+            yield cls(
+                location=location,
+                file=file,
+                clock=clock,
+                store=store,
+                board=board,
+                fleet=fleet,
+                environment=environment,
+                outbox=outbox,
+                crew=crew,
+                started_at=clock.now(),
+            )
+
+
+def _env_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "orch" / "env"
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

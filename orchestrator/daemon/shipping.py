@@ -1,0 +1,221 @@
+"""Deploy as a person asks for it: every target's plan first, then sending, news all the while.
+
+It owns the order of a deploy and the words of its news. What is sent and how is deploy/'s.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.core.model import Inventory, Job, Release, Target
+from orchestrator.daemon.parts import Parts
+from orchestrator.deploy import release as releases
+from orchestrator.deploy.bundle import Bundle, collect
+from orchestrator.deploy.release import DeployPlan, DeployProgress
+from orchestrator.store.history import ReleaseEntry
+
+Message = dict[str, Any]
+HASH_CACHE = "hashes.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One job on one target: what is here and what would change there."""
+
+    job: Job
+    bundle: Bundle
+    plan: DeployPlan
+
+
+def find_job(inventory: Inventory, name: str | None) -> Job:
+    """The job of a name; with none, the only one there is."""
+    if name is None:
+        if len(inventory.jobs) == 1:
+            return next(iter(inventory.jobs.values()))
+        known = ", ".join(inventory.jobs) or "none"
+        raise UsageError(f"Which job? The inventory has: {known}.", remedy="Name one.")
+    job = inventory.jobs.get(name)
+    if job is None:
+        known = ", ".join(inventory.jobs) or "none"
+        raise UsageError(f"There is no job {name} in the inventory; it has: {known}.")
+    return job
+
+
+def on_target(job: Job, target: Target) -> Job:
+    """The job as that one target sees it."""
+    return replace(job, targets=(target,))
+
+
+async def plan_job(parts: Parts, job: Job) -> list[Planned]:
+    """What a deploy of the job would do on each of its targets; changes nothing."""
+    if job.package is None:
+        raise UsageError(
+            f"The job {job.name} has no `package`, so there is nothing to deploy.",
+            remedy=f"Add `package: FOLDER` to jobs.{job.name}, or just `orch run`.",
+        )
+    cache = parts.location.state_folder / HASH_CACHE
+    bundle = await asyncio.to_thread(collect, job, cache=cache, now=parts.clock.now())
+
+    async def one(target: Target) -> Planned:
+        single = on_target(job, target)
+        plan = await releases.plan(parts.fleet.link(target), single, bundle)
+        return Planned(job=single, bundle=bundle, plan=plan)
+
+    return list(await asyncio.gather(*(one(target) for target in job.targets)))
+
+
+async def deploy_job(parts: Parts, planned: list[Planned]) -> AsyncGenerator[Message, None]:
+    """Deploy to all planned targets side by side; `deployed` once for each."""
+    news: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=1000)
+
+    async def all_of_them() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for one in planned:
+                    group.create_task(_deploy_one(parts, one, news))
+        finally:
+            await news.put(None)
+
+    working = asyncio.create_task(all_of_them(), name="deploy")
+    try:
+        while (message := await news.get()) is not None:
+            yield message
+        await _result(working)
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def _result(working: asyncio.Task[None]) -> None:
+    try:
+        await working
+    except* OrchError as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Message | None]) -> None:
+    job, target = planned.job, planned.job.target
+    began = parts.clock.monotonic()
+    link = parts.fleet.link(target)
+
+    def tell(progress: DeployProgress) -> None:
+        if news.full():
+            return  # news of progress may be dropped, the result may not
+        if progress.line:
+            message: Message = {"kind": "setup", "line": progress.line}
+        else:
+            message = {
+                "kind": "progress",
+                "stage": progress.stage,
+                "sent_bytes": progress.bytes_sent,
+                "total_bytes": progress.bytes_total,
+            }
+        news.put_nowait({**message, "job": job.name, "target": target.name})
+
+    digest = parts.inventory.digest
+    args = (job, planned.bundle, planned.plan, tell)
+    if planned.plan.large:
+        async with link.bulk() as caller:
+            release = await releases.deploy(caller, *args, inventory=digest)
+    else:
+        release = await releases.deploy(link, *args, inventory=digest)
+    await _remember(parts, planned, release)
+    await news.put(
+        {
+            "kind": "deployed",
+            "job": job.name,
+            "target": target.name,
+            "release": release.digest,
+            "path": release.path,
+            "switched": planned.plan.current != release.digest,
+            "seconds": round(parts.clock.monotonic() - began, 3),
+        }
+    )
+
+
+async def _remember(parts: Parts, planned: Planned, release: Release) -> None:
+    await parts.store.releases.add(
+        release,
+        job=planned.job.name,
+        target=planned.job.target.name,
+        provenance={"inventory": parts.inventory.digest},
+    )
+
+
+async def current_release(parts: Parts, job: Job) -> Release | None:
+    """What a launch would run: the release that was deployed last, or None without a package."""
+    if job.package is None:
+        return None
+    entry: ReleaseEntry | None = await parts.store.releases.current(job.name, job.target.name)
+    if entry is None:
+        raise UsageError(
+            f"The job {job.name} was never deployed to {job.target.name}.",
+            remedy="Leave --no-deploy out, or `orch deploy` first.",
+        )
+    return entry.release
+
+
+async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenerator[Message, None]:
+    """The stream of `orch deploy`."""
+    inventory = parts.file.checked()
+    wanted = [find_job(inventory, name) for name in jobs] if jobs else list(_all(inventory))
+    for job in wanted:
+        with only_one(parts, job.name):
+            planned = await plan_job(parts, job)
+            for one in planned:
+                yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
+            if not dry_run:
+                async for message in deploy_job(parts, planned):
+                    yield message
+    yield {"kind": "done"}
+
+
+async def rollback(parts: Parts, name: str | None, digest: str | None) -> Message:
+    """Make an older release the current one, on each of the job's targets."""
+    job = find_job(parts.file.checked(), name)
+    with only_one(parts, job.name):
+        answer: Message = {}
+        for target in job.targets:
+            single = on_target(job, target)
+            answer = await releases.rollback(parts.fleet.link(target), single, digest)
+            record = answer["release"]
+            release = Release(
+                digest=answer["current"],
+                path=answer["path"],
+                files=int(record.get("files") or 0),
+                bytes=int(record.get("bytes") or 0),
+            )
+            await parts.store.releases.add(
+                release, job=job.name, target=target.name, kind="rollback"
+            )
+    return {"job": job.name, "before": answer["before"], "current": answer["current"]}
+
+
+def _all(inventory: Inventory) -> list[Job]:
+    jobs = [job for job in inventory.jobs.values() if job.package is not None]
+    if not jobs:
+        raise UsageError("No job of the inventory has a `package`, so there is nothing to deploy.")
+    return jobs
+
+
+class only_one:  # noqa: N801  a context manager that reads as a word
+    """Refuses a second deploy or launch of a job while one is under way."""
+
+    def __init__(self, parts: Parts, job: str) -> None:
+        self._busy, self._job = parts.busy, job
+
+    def __enter__(self) -> None:
+        if self._job in self._busy:
+            raise OrchError(
+                f"A deploy or launch of {self._job} is under way already.",
+                remedy="Wait for it; `orch status` shows how far it is.",
+            )
+        self._busy.add(self._job)
+
+    def __exit__(self, *_: object) -> None:
+        self._busy.discard(self._job)

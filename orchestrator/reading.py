@@ -1,0 +1,193 @@
+"""Reads one attempt for its supervisor: stores its bytes, feeds detection, keeps its metrics.
+
+It owns the order in which a byte is stored, acknowledged and detected, and the tally of what the
+program tells of itself. It must not decide anything: findings and ends are handed on.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from orchestrator.clock import Clock
+from orchestrator.core.detect.engine import Engine
+from orchestrator.core.detect.signatures.model import Signature
+from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
+from orchestrator.core.findings import Finding, Verdict
+from orchestrator.core.model import Job, Run
+from orchestrator.core.parse.metrics import MetricsLine, MetricsReader, PatternMetrics
+from orchestrator.observe.follow import Follower
+from orchestrator.store.store import Store
+
+T = TypeVar("T")
+QUIET_S = 0.25
+REPLAY_BYTES = 64 * 1024 * 1024
+PERSIST_EVERY_S = 2.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run tells of itself, newest values."""
+
+    step: int | None = None
+    loss: float | None = None
+    phase: str | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> "Tally":
+        """As it was stored."""
+        return cls(run.step, run.loss, run.phase, dict(run.metrics))
+
+    def take(self, line: MetricsLine) -> None:
+        """A line of the run contract."""
+        self.step = line.step if line.step is not None else self.step
+        self.loss = line.loss if line.loss is not None else self.loss
+        self.phase = line.phase or self.phase
+        self.metrics.update(line.values)
+
+    def take_values(self, values: dict[str, float]) -> None:
+        """Values that the inventory's patterns found in the log."""
+        if "step" in values:
+            self.step = int(values["step"])
+        self.loss = values.get("loss", self.loss)
+        self.metrics.update(values)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of a run; a loss that is no number stays out of JSON's way as text."""
+        return {
+            "step": self.step,
+            "loss": self.loss,
+            "phase": self.phase,
+            "metrics": json.loads(json.dumps(self.metrics, default=str)),
+        }
+
+
+class Reader:
+    """One attempt, from what is stored of it to its end."""
+
+    def __init__(
+        self, store: Store, run: Run, job: Job, rules: tuple[Signature, ...], clock: Clock
+    ) -> None:
+        self._store, self._run, self._clock = store, run, clock
+        self._engine = Engine(rules)
+        self._patterns = PatternMetrics(job.watch.metrics) if job.watch.metrics else None
+        self._lines = MetricsReader()
+        self._torn = ""
+        self._persisted_at = clock.monotonic()
+        self.tally = Tally.of(run)
+        self.changed: Callable[[], None] = lambda: None
+        """Called when there is something new to show."""
+
+    @property
+    def log_offset(self) -> int:
+        """Up to which byte the output is stored."""
+        return self._store.logs.end(self._run.id, self._run.attempt)
+
+    @property
+    def metrics_offset(self) -> int:
+        """Up to which byte the metrics file is stored."""
+        return self._store.metrics.end(self._run.id, 0)
+
+    def replay(self) -> list[Finding]:
+        """Detect again what an earlier daemon stored; the newest 64 MiB are enough."""
+        begin = max(0, self.log_offset - REPLAY_BYTES)
+        found: list[Finding] = []
+        for _, chunk in self._store.logs.parts(self._run.id, self._run.attempt, begin):
+            found += self._engine.feed(chunk)
+        return found
+
+    async def events(self, follower: Follower) -> AsyncGenerator[Finding | Event, None]:
+        """Findings and events of the attempt; every byte is stored before it is acknowledged."""
+        async for event in with_pauses(follower.__aiter__(), QUIET_S):
+            match event:
+                case None:
+                    findings = self._engine.quiet()
+                case LogBytes():
+                    findings = await self._bytes(event)
+                    await follower.stored(event)
+                case LogGap():
+                    self._store.logs.gap(
+                        self._run.id, self._run.attempt, event.offset, event.end - event.offset
+                    )
+                    findings = []
+                    await follower.stored(event)
+                case MetricLines():
+                    await self._metric_lines(event)
+                    await follower.stored(event)
+                    continue
+                case _:
+                    await self.persist()
+                    yield event
+                    continue
+            for finding in findings:
+                yield finding
+
+    def verdict(self, end: Exited | RelayGone) -> Verdict:
+        """How the attempt ended and why."""
+        self._store.logs.close(self._run.id, self._run.attempt)
+        return self._engine.close(end.record if isinstance(end, Exited) else None)
+
+    async def persist(self) -> None:
+        """Keep the tally in the store."""
+        self._persisted_at = self._clock.monotonic()
+        await self._store.runs.update(self._run.id, **self.tally.to_json())
+
+    async def _bytes(self, event: LogBytes) -> list[Finding]:
+        run, attempt = self._run.id, self._run.attempt
+        fresh = self._store.logs.append(run, attempt, event.offset, event.data, event.at).fresh
+        findings = self._engine.feed(fresh, event.at)
+        self.tally.metrics["output_at"] = event.at
+        if self._patterns is not None:
+            self._match(fresh)
+        await self._persist_now_and_then()
+        self.changed()
+        return findings
+
+    def _match(self, fresh: bytes) -> None:
+        assert self._patterns is not None
+        *lines, self._torn = (self._torn + fresh.decode("utf-8", "replace")).split("\n")
+        self._torn = self._torn[-4096:]
+        for line in lines:
+            if values := self._patterns.read(line):
+                self.tally.take_values(values)
+
+    async def _metric_lines(self, event: MetricLines) -> None:
+        kept = self._store.metrics.append(self._run.id, 0, event.offset, event.data, event.at)
+        for line in self._lines.feed(kept.fresh):
+            self.tally.take(line)
+        await self._persist_now_and_then()
+        self.changed()
+
+    async def _persist_now_and_then(self) -> None:
+        if self._clock.monotonic() - self._persisted_at >= PERSIST_EVERY_S:
+            await self.persist()
+
+
+async def with_pauses(items: AsyncIterator[T], seconds: float) -> AsyncGenerator[T | None, None]:
+    """The items, and None once when `seconds` pass without one."""
+    paused = False
+    step: asyncio.Task[T] | None = None
+    try:
+        while True:
+            step = step or asyncio.ensure_future(_next(items))
+            done, _ = await asyncio.wait({step}, timeout=None if paused else seconds)
+            if not done:
+                paused = True
+                yield None
+                continue
+            try:
+                item = step.result()
+            except StopAsyncIteration:
+                return
+            paused, step = False, None
+            yield item
+    finally:
+        if step is not None:
+            step.cancel()
+            await asyncio.gather(step, return_exceptions=True)
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await items.__anext__()

@@ -1,0 +1,252 @@
+"""THE PIPELINE for one run: launch, observe, detect, decide, act; from the store's word to its end.
+
+    deploy    before the run exists (daemon/launching.py); `release` names what it left there
+    launch    LAUNCH        launch/session.py starts the relay in tmux, once however often asked
+    observe   _observe      observe/follow.py gives every byte, the metrics and the exit record
+    detect    Reader        core/detect finds what went wrong, and says the verdict at the end
+    decide    _decide       core/decide says what follows; the store keeps it, and then
+    act       _perform      the actions are done, each marked when it is
+
+It must not parse, match or query: the stages do. A daemon killed anywhere in here starts again
+from what the store holds.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.decide.decision import Action, ActionKind, Policy, RunView, after
+from orchestrator.core.decide.inputs import (
+    BackoffOver,
+    FindingSeen,
+    Input,
+    Launched,
+    LaunchFailed,
+    StopDone,
+    VerdictReached,
+)
+from orchestrator.core.decide.lifecycle import decide
+from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.errors import OrchError, TargetError, Unreachable
+from orchestrator.core.events import Exited, RelayGone, SessionChanged
+from orchestrator.core.findings import Finding
+from orchestrator.core.model import Job, RunState
+from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
+from orchestrator.link.link import Link
+from orchestrator.observe.follow import follow
+from orchestrator.reading import Reader
+from orchestrator.store.store import Store
+
+RETRY_FIRST_S = 1.0
+RETRY_MOST_S = 30.0
+REMAINS_GRACE_S = 5.0
+LAUNCH_WITHIN_S = 60.0
+SIGNATURES = {item.id: item for item in load()}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What a supervisor works with, given by the daemon."""
+
+    store: Store
+    link: Link
+    clock: Clock
+    rules: tuple[Signature, ...]
+    policy: Callable[[Job], Any]
+    """Job -> awaitable Policy: the alerts and silences of the moment."""
+    lookup: Callable[[str], str | None]
+    """Value of a secret."""
+    changed: Callable[[str], None]
+    """The run has something new to show."""
+    evidence: Path
+
+
+class Supervisor:
+    """Takes one run to its end."""
+
+    def __init__(self, view: RunView, job: Job, stages: Stages) -> None:
+        self.view = view
+        self.job = job
+        self.reader: Reader | None = None
+        self.detached = False
+        self.ending: Mapping[str, Any] | None = None
+        """What the last STOP said: who was ended, and when the GPUs were free."""
+        self._stages = stages
+        self._inbox: asyncio.Queue[Input] = asyncio.Queue(maxsize=100)
+        self._acting: dict[ActionKind, asyncio.Task[None]] = {}
+
+    def tell(self, event: Input) -> None:
+        """Something a person said; it is decided in turn."""
+        self._inbox.put_nowait(event)
+
+    async def supervise(self) -> None:
+        """Until the run has ended and nothing is left to do."""
+        async with asyncio.TaskGroup() as tasks:
+            for action in await self._stages.store.actions.pending(self.view.run.id):
+                self._act(action, tasks)
+            observer = self._observe_if_launched(tasks)
+            while not self.view.run.state.ended:
+                event = await self._inbox.get()
+                await self._decide(event, tasks)
+                if isinstance(event, Launched):
+                    observer = self._observe_if_launched(tasks)
+            if observer is not None:
+                observer.cancel()
+
+    # --- observe and detect ----------------------------------------------------------------------
+
+    def _observe_if_launched(self, tasks: asyncio.TaskGroup) -> asyncio.Task[None] | None:
+        run = self.view.run
+        present = [one for one in self.view.attempts if one.number == run.attempt]
+        if not present or run.state.ended or run.state is RunState.BACKOFF:
+            return None
+        return tasks.create_task(self._observe(), name=f"observe {run.id}.{run.attempt}")
+
+    async def _observe(self) -> None:
+        run, stages = self.view.run, self._stages
+        reader = Reader(stages.store, run, self.job, stages.rules, stages.clock)
+        reader.changed = lambda: stages.changed(run.id)
+        self.reader = reader
+        known = {one.fingerprint for one in self.view.incidents}
+        for finding in await asyncio.to_thread(reader.replay):
+            if finding.fingerprint not in known:
+                await self._found(finding)
+        try:
+            follower = await follow(
+                stages.link,
+                run,
+                attempt_dir(run),
+                clock=stages.clock,
+                log_offset=reader.log_offset,
+                metrics_offset=reader.metrics_offset,
+            )
+            async for event in reader.events(follower):
+                match event:
+                    case Finding():
+                        await self._found(event)
+                    case Exited() | RelayGone():
+                        await self._over(event, reader)
+                        return
+                    case SessionChanged():
+                        self.detached = event.detached
+                        await self._inbox.put(event)
+                    case _:
+                        pass
+        except TargetError as error:
+            await self._over(RelayGone(reason=str(error), at=stages.clock.now()), reader)
+
+    async def _found(self, finding: Finding) -> None:
+        signature = SIGNATURES.get(finding.signature)
+        await self._inbox.put(
+            FindingSeen(
+                finding=finding,
+                cause=signature.cause if signature else "",
+                next_steps=signature.next_steps if signature else (),
+                same_as=await self._earlier(finding.fingerprint, finding.family),
+            )
+        )
+
+    async def _over(self, event: Exited | RelayGone, reader: Reader) -> None:
+        """The attempt has ended: its verdict, and what it is the same as."""
+        await self._inbox.put(event)
+        verdict = await asyncio.to_thread(reader.verdict, event)
+        await self._inbox.put(
+            VerdictReached(
+                verdict=verdict,
+                same_as=await self._earlier(verdict.fingerprint, verdict.family),
+                unresolved=await self._stages.store.incidents.unresolved_of_job(self.job.name),
+            )
+        )
+
+    async def _earlier(self, fingerprint: str | None, family: str | None) -> str | None:
+        if not fingerprint:
+            return None
+        return await self._stages.store.incidents.earlier(
+            job=self.job.name, run=self.view.run.id, fingerprint=fingerprint, family=family
+        )
+
+    # --- decide ----------------------------------------------------------------------------------
+
+    async def _decide(self, event: Input, tasks: asyncio.TaskGroup) -> None:
+        policy: Policy = await self._stages.policy(self.job)
+        decision = decide(self.view, event, policy, self._stages.clock.now())
+        applied = await self._stages.store.apply(decision)
+        self.view = after(self.view, decision)
+        self._stages.changed(self.view.run.id)
+        if ActionKind.RELAUNCH in decision.cancel and ActionKind.RELAUNCH in self._acting:
+            self._acting[ActionKind.RELAUNCH].cancel()
+        for action in applied.actions:
+            self._act(action, tasks)
+
+    # --- act -------------------------------------------------------------------------------------
+
+    def _act(self, action: Action, tasks: asyncio.TaskGroup) -> None:
+        name = f"{action.kind} {action.run}.{action.attempt}"
+        self._acting[action.kind] = tasks.create_task(self._perform(action), name=name)
+
+    async def _perform(self, action: Action) -> None:
+        """Do one stored action; while the target cannot be reached it is tried again and again."""
+        delay_s, store = RETRY_FIRST_S, self._stages.store
+        while await store.actions.is_pending(action):
+            try:
+                result = await self._do(action)
+            except Unreachable as error:
+                logger.info("action.waits", extra={"action": action.key, "why": str(error)})
+                await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
+                delay_s = min(2 * delay_s, RETRY_MOST_S)
+                continue
+            except OrchError as error:
+                logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
+                await store.actions.done(action, error=str(error))
+                result = LaunchFailed(text=str(error)) if action.kind is ActionKind.LAUNCH else None
+            if result is not None:
+                await self._inbox.put(result)
+            await store.actions.done(action)
+            return
+
+    async def _do(self, action: Action) -> Input | None:
+        run, stages = self.view.run, self._stages
+        match action.kind:
+            case ActionKind.LAUNCH:
+                return await self._launch()
+            case ActionKind.RELAUNCH:
+                await stages.clock.sleep(max(0.0, (action.at or 0.0) - stages.clock.now()))
+                return BackoffOver()
+            case ActionKind.STOP:
+                if (launching := self._acting.get(ActionKind.LAUNCH)) is not None:
+                    # What is being started can be ended only once it is there.
+                    await asyncio.wait({launching}, timeout=LAUNCH_WITHIN_S)
+                grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
+                self.ending = await end(stages.link, self.job, run, grace_s=grace_s)
+                return StopDone()
+            case ActionKind.END_REMAINS:
+                await end(stages.link, self.job, run, grace_s=REMAINS_GRACE_S)
+                return None
+            case ActionKind.COLLECT_EVIDENCE:
+                await self._collect(action)
+                return None
+            case ActionKind.DEPLOY:
+                raise AssertionError("a run is deployed before it is stored")
+
+    async def _launch(self) -> Launched:
+        run, stages = self.view.run, self._stages
+        secrets = {name: value for name in self.job.secrets if (value := stages.lookup(name))}
+        release = None
+        if run.release is not None:
+            release = await stages.store.releases.find(self.job.name, run.target, run.release)
+        answer = await launch(stages.link, launch_spec(self.job, run, release, secrets))
+        return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
+
+    async def _collect(self, action: Action) -> None:
+        """What the target says of itself at the failure, before anything is launched again."""
+        found = {op: await self._stages.link.call(op) for op in ("processes", "sessions")}
+        file = self._stages.evidence / f"{action.run}.{action.attempt}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found, indent=1))
