@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import struct
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ class _Writer:
     times_fd: int
     timed_at: float = field(default=float("-inf"))
 
+    @property
+    def segment(self) -> Segment:
+        """What is written so far."""
+        return Segment.at(self.folder, self.start, self.end)
+
 
 class Logs:
     """All stored logs under one folder."""
@@ -69,7 +75,9 @@ class Logs:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._writers: dict[tuple[str, int], _Writer] = {}
-        self._compressor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compress")
+        self._closer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="logs")
+        self._lock = threading.Lock()
+        """Held while a segment is opened, or gives way to its compressed form."""
 
     def append(self, run: str, attempt: int, offset: int, chunk: bytes, at: float) -> Appended:
         """Store the bytes that begin at `offset`, seen at unix time `at`; known ones are skipped.
@@ -171,11 +179,14 @@ class Logs:
         return before[-1] if before else None
 
     def close(self, run: str, attempt: int) -> None:
-        """The attempt has ended: put its log on the disk; nothing is lost by appending again."""
+        """The attempt has ended: its log is put on the disk and compressed, in a thread.
+
+        It can be read all the while, and appended to again.
+        """
         writer = self._writers.pop((run, attempt), None)
         if writer is not None:
-            _sync_and_close(writer.fd)
-            _sync_and_close(writer.times_fd)
+            self._closer.submit(self._finish, writer.fd, writer.segment)
+            self._closer.submit(_sync_and_close, writer.times_fd)
 
     def _drop(self, run: str, attempt: int) -> None:
         # After a failed write: the files say what is stored, so the next append looks there.
@@ -184,17 +195,13 @@ class Logs:
             os.close(writer.fd)
             os.close(writer.times_fd)
 
-    def compress(self, run: str, attempt: int) -> None:
-        """Compress a closed log in a thread of its own; it can be read all the while."""
-        if (run, attempt) not in self._writers:
-            for segment in segments.of(self._path(run, attempt)):
-                self._compressor.submit(segments.compress, segment)
-
     def close_all(self) -> None:
-        """Close every open log and wait for the compressor."""
-        for run, attempt in tuple(self._writers):
-            self.close(run, attempt)
-        self._compressor.shutdown()
+        """Put every open log on the disk, to be gone on with by the next daemon."""
+        for writer in self._writers.values():
+            self._closer.submit(_sync_and_close, writer.fd)
+            self._closer.submit(_sync_and_close, writer.times_fd)
+        self._writers.clear()
+        self._closer.shutdown()
 
     def runs(self) -> tuple[str, ...]:
         """Ids of the runs that have a log."""
@@ -236,12 +243,16 @@ class Logs:
             return known
         folder = self._path(run, attempt)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._lock:
+            return self._opened(run, attempt, folder)
+
+    def _opened(self, run: str, attempt: int, folder: Path) -> _Writer:
         found = segments.of(folder)
         last = found[-1] if found else Segment.at(folder, 0, 0)
-        if last.compressed:
-            last = Segment.at(folder, last.end, last.end)
         times_fd = _open(folder / "times")
         os.ftruncate(times_fd, os.fstat(times_fd).st_size // _TIME.size * _TIME.size)
+        if last.compressed:
+            last = Segment.at(folder, last.end, last.end)
         writer = _Writer(folder, _open(last.path), last.start, last.end, times_fd)
         self._writers[run, attempt] = writer
         return writer
@@ -250,10 +261,19 @@ class Logs:
         if writer.end == writer.start and start == writer.start:
             return
         fd = _open(Segment.at(writer.folder, start, start).path)
-        closed = Segment.at(writer.folder, writer.start, writer.end)
-        _sync_and_close(writer.fd)
+        self._closer.submit(self._finish, writer.fd, writer.segment)
         writer.fd, writer.start, writer.end = fd, start, start
-        self._compressor.submit(segments.compress, closed)
+
+    def _finish(self, fd: int, segment: Segment) -> None:
+        _sync_and_close(fd)
+        part = segments.pack(segment)
+        if part is None:
+            return
+        with self._lock:
+            if any(writer.segment.path == segment.path for writer in self._writers.values()):
+                part.unlink()
+            else:
+                segments.swap(segment, part)
 
     @staticmethod
     def _write(writer: _Writer, chunk: bytes) -> None:

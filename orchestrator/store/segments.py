@@ -69,20 +69,25 @@ def of(folder: Path) -> tuple[Segment, ...]:
     return tuple(found[start] for start in sorted(found))
 
 
-def compress(segment: Segment) -> None:
-    """Replace a closed plain segment by a compressed one; safe to be killed in."""
-    if segment.compressed or not segment.path.exists():
-        return
+def pack(segment: Segment) -> Path | None:
+    """A compressed copy beside a plain segment, on the disk; None where there is nothing to do."""
+    if segment.compressed or not segment.path.exists() or segment.start == segment.end:
+        return None
+    part = segment.path.with_suffix(".part")
     content = segment.path.read_bytes()
-    if not content:
-        return
-    packed = segment.path.with_suffix(_COMPRESSED)
-    part = packed.with_suffix(".part")
     with part.open("wb") as stream:
         stream.write(zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content))
         stream.flush()
         os.fsync(stream.fileno())
-    part.replace(packed)
+    return part
+
+
+def swap(segment: Segment, part: Path) -> None:
+    """Put the compressed copy in the place of the segment; safe to be killed in."""
+    if segment.path.stat().st_size != segment.end - segment.start:
+        part.unlink()
+        return
+    part.replace(segment.path.with_suffix(_COMPRESSED))
     segment.path.unlink()
 
 
