@@ -137,11 +137,6 @@ class Journal:
         found = await self._worker.call(lambda c: c.execute(query).scalar())
         return 0 if found is None else int(found)
 
-    async def trim(self, before: float) -> None:
-        """Delete lines older than a unix time."""
-        table = tables.journal
-        await self._worker.call(lambda c: c.execute(delete(table).where(table.c.at < before)))
-
 
 class Silences:
     """Alerts that nobody wants to hear."""

@@ -130,7 +130,7 @@ def _check(connection: Connection) -> None:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, so that DDL is in transactions too
-    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute("PRAGMA busy_timeout = 2000")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA cell_size_check = ON")

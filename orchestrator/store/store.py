@@ -10,6 +10,7 @@ Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (th
 `actions`, `releases`, `journal`, `silences`, `values`, `logs`, `metrics`. Must not: decide or send.
 """
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from orchestrator.core.decide.decision import Action, Decision, RunView
 from orchestrator.core.errors import NoSuchRun, StoreError
 from orchestrator.store import actions, deliveries, history, incidents, runs
 from orchestrator.store.logs import Logs
+from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
 from orchestrator.store.schema import open_database
 from orchestrator.store.worker import Worker
 
@@ -82,6 +84,18 @@ class Store:
         self.logs.close_all()
         self.metrics.close_all()
         await self._worker.close()
+
+    async def prune(self, kept: Kept) -> Pruned:
+        """Forget what is older or larger than is to be kept; live runs keep everything."""
+        now = self._clock.now()
+        ended = tuple(run for run in await self.runs.list() if run.state.ended)
+        going = await asyncio.to_thread(expired_logs, self.logs, ended, kept, now)
+        size = sum(self.logs.disk_bytes(run) for run in going)
+        for run in going:
+            await asyncio.to_thread(self.logs.forget, run)
+            await asyncio.to_thread(self.metrics.forget, run)
+        rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s))
+        return Pruned(logs=going, log_bytes=size, rows=rows)
 
     async def view(self, run: str) -> RunView:
         """All that is known of a run; NoSuchRun where there is none."""

@@ -1,0 +1,77 @@
+"""What is forgotten, and when: logs of ended runs, and rows that nobody will ask for again.
+
+Runs, attempts, incidents and releases stay: they are small, and "same as run 3" needs them.
+Must not: touch anything of a run that lives, or a delivery that is still to be made.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Select, delete, select
+
+from orchestrator.core.model import Run
+from orchestrator.store import actions, deliveries, tables
+from orchestrator.store.logs import Logs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How much of the past is kept."""
+
+    log_bytes: int = 20 * 1024**3
+    """Logs of ended runs take at most this on the disk; the oldest go first."""
+    log_age_s: float = 90 * 86_400.0
+    row_age_s: float = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was forgotten."""
+
+    logs: tuple[str, ...]
+    """Ids of the runs whose logs are gone."""
+    log_bytes: int
+    rows: int
+
+
+def expired_logs(logs: Logs, ended: tuple[Run, ...], kept: Kept, now: float) -> tuple[str, ...]:
+    """The runs whose logs are to go, oldest first; `ended` are the ended runs, newest first."""
+    there = set(logs.runs())
+    room = kept.log_bytes
+    going = []
+    for run in ended:
+        if run.id not in there:
+            continue
+        room -= logs.disk_bytes(run.id)
+        too_old = run.ended_at is not None and run.ended_at < now - kept.log_age_s
+        if room < 0 or too_old:
+            going.append(run.id)
+    return tuple(reversed(going))
+
+
+def forget_rows(connection: Connection, before: float) -> int:
+    """Delete what is settled and older than a unix time; answers how many rows that were."""
+    going = (
+        delete(tables.journal).where(tables.journal.c.at < before),
+        delete(tables.deliveries).where(
+            tables.deliveries.c.created_at < before,
+            tables.deliveries.c.state != deliveries.PENDING,
+            tables.deliveries.c.incident.not_in(_unresolved()),
+        ),
+        delete(tables.actions).where(
+            tables.actions.c.created_at < before,
+            tables.actions.c.state != actions.PENDING,
+            tables.actions.c.run.in_(_ended()),
+        ),
+        delete(tables.findings).where(
+            tables.findings.c.at < before, tables.findings.c.run.in_(_ended())
+        ),
+    )
+    return sum(connection.execute(statement).rowcount for statement in going)
+
+
+def _unresolved() -> Select[tuple[str]]:
+    return select(tables.incidents.c.id).where(tables.incidents.c.state != "resolved")
+
+
+def _ended() -> Select[tuple[str]]:
+    return select(tables.runs.c.id).where(tables.runs.c.ended_at.is_not(None))
