@@ -14,7 +14,7 @@ from orchestrator.core.detect.sighting import Line, Reading, Sighting
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.findings import ExceptionText, Finding, Frame, Role
 from orchestrator.core.parse.elastic import RankFailure, read_table
-from orchestrator.core.parse.traceback import CHAIN_CAUSE, Block, Kind, Part
+from orchestrator.core.parse.traceback import CHAIN_CAUSE, Block, Kind, Part, frame_of
 
 GENERIC = "python_error"
 _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
@@ -69,6 +69,8 @@ class Classifier:
         """What the block is about: the inner exception of a wrapper, the first one of a chain."""
         if block.kind is Kind.FAULT:
             return self._meant_fault(block)
+        if block.kind is Kind.NATIVE:
+            return self._meant_native(block)
         parts = [part for part in block.parts if part.exception] or block.parts[-1:]
         chain = _innermost_chain(parts, grouped=block.kind is Kind.GROUP)
         if table := _table(block):
@@ -108,13 +110,19 @@ class Classifier:
             known = replace(known, family=self.named("fx_trace_race").family)
         return Meant(None, None, frames, known)
 
+    def _meant_native(self, block: Block) -> Meant:
+        part = block.part
+        known = self.of_text(part.exception.type if part.exception else "", part.said)
+        if known.id in (GENERIC, "elastic_child_failed"):
+            known = self.named("segfault")
+        return Meant(part.exception, None, (), known)
+
     def _meant_table(self, table: list[RankFailure], wrapper: Part) -> Meant:
         first = next((row for row in table if row.root), table[0])
         if first.exception is not None:
-            known = self.of_text(first.exception.type, first.text.split("\n  ")[-1], first.frames)
             known = self.of_text(first.exception.type, _tail(first.text), first.frames)
             return Meant(first.exception, None, first.frames, known, first.rank, first.exit_code)
-        known = self.named(_BY_EXIT.get(first.exit_code or 0, "elastic_child_failed"))
+        known = self.named(by_exit_code(first.exit_code or 0))
         return Meant(
             wrapper.exception, None, tuple(wrapper.frames), known, first.rank, first.exit_code
         )
@@ -125,8 +133,10 @@ class Classifier:
         known = meant.signature
         frame = meant.frames[-1] if meant.frames else None
         own = innermost_in_app(meant.frames, self._roots)
+        if known.id == "dynamo_compile_error" or own is None:
+            own = self._user_code(reading.block) or own
         text = _headline(reading, meant)
-        rank = reading.rank if meant.rank is None else meant.rank
+        rank = _first_of(meant.rank, reading.rank, _named_rank("\n".join(reading.block.text[-40:])))
         finding = Finding(
             signature=known.id,
             role=known.role,
@@ -154,12 +164,21 @@ class Classifier:
         return Sighting(
             finding=finding,
             key=reading.key,
-            context=reading.context or _fault_context(reading.block),
-            level=reading.level,
+            context="dump" if reading.block.note else reading.context or _fault_context(reading.block),
+            level="" if reading.echoed and not reading.first.prefix.native else reading.level,
             block=True,
             exit_code=meant.exit_code,
             before=reading.before,
         )
+
+    def _user_code(self, block: Block) -> Frame | None:
+        """The line that dynamo names under "from user code", or the nearest other one of the block."""
+        said = [frame_of(line) for part in block.parts for line in part.message]
+        named = innermost_in_app([frame for frame in said if frame is not None], self._roots)
+        if named is not None:
+            return named
+        stacks = [frame for part in reversed(block.parts) for frame in part.frames]
+        return innermost_in_app(stacks, self._roots)
 
     # --- lines ----------------------------------------------------------------------------------
 
@@ -169,13 +188,16 @@ class Classifier:
             lines = item.matcher("lines")
             if lines is None or not lines.search(line.rest) or _void(item, line.rest):
                 continue
+            code = _exit_code(line.rest)
+            if code is not None and item.id == "elastic_child_failed":
+                item = self.named(by_exit_code(code))  # noqa: PLW2901  # the code says more than the line
             return Sighting(
                 finding=Finding(
                     signature=item.id,
                     role=item.role,
                     line=line.number,
                     text=line.rest.strip()[:2000],
-                    rank=line.prefix.rank,
+                    rank=_first_of(line.prefix.rank, _named_rank(line.rest)),
                     severity=item.severity,
                     transient=item.transient,
                     family=item.family or item.id,
@@ -193,6 +215,7 @@ class Classifier:
                 ),
                 key=line.prefix.key,
                 level=line.prefix.level,
+                exit_code=code,
             )
         return None
 
@@ -217,6 +240,27 @@ _BY_EXIT = {
 def by_exit_code(code: int) -> str:
     """The signature that an exit code or negative signal alone stands for."""
     return _BY_EXIT.get(code, "elastic_child_failed")
+
+
+_EXIT_CODE = re.compile(
+    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b",
+    re.IGNORECASE,
+)
+_LOCAL_RANK = re.compile(r"\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with")
+
+
+def _exit_code(text: str) -> int | None:
+    found = _EXIT_CODE.search(text)
+    return int(found[1] or found[2]) if found else None
+
+
+def _first_of(*numbers: int | None) -> int | None:
+    return next((number for number in numbers if number is not None), None)
+
+
+def _named_rank(text: str) -> int | None:
+    found = _LOCAL_RANK.search(text)
+    return int(found[1] or found[2] or found[3]) if found else None
 
 
 def _void(item: Signature, text: str) -> bool:
@@ -274,7 +318,7 @@ def _fault_context(block: Block) -> str:
 
 
 def _whole(block: Block) -> bool:
-    return block.complete or block.kind is Kind.FAULT
+    return block.complete or block.kind in (Kind.FAULT, Kind.NATIVE)
 
 
 def _ends(reading: Reading) -> str | None:

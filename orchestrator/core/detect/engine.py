@@ -33,7 +33,7 @@ class Engine:
     def __init__(self, rules: Sequence[Signature] = (), app_roots: Sequence[str] = ()) -> None:
         signatures = (*rules, *load())
         self._classifier = Classifier(signatures, app_roots)
-        self._prefilter = Prefilter([p for item in signatures for p in item.lines])
+        self._prefilter = Prefilter(tuple(p for item in signatures for p in item.lines))
         self._signatures = signatures
         self._weaver = Weaver()
         self._rest = b""

@@ -4,7 +4,8 @@ Owns the one multi-pattern database. A line that it does not name costs no Pytho
 it names may still be nothing.
 """
 
-from collections.abc import Sequence
+import re
+from functools import lru_cache
 
 import hyperscan
 
@@ -12,36 +13,57 @@ STRUCTURE = (
     r"Traceback \(most",
     r"Traceback .{0,24}\(m",
     r"\(most recent call (?:last|first)\)",
-    r'File .{0,12}"[^"\n]{1,300}"?.{0,12}, line ',
-    r"^ *File \"[^\"\n]{1,400}$",
+    r'File .{0,12}"[^"\n]+".{0,12}, ',
+    r" File \"[^\"\n]+$",
     r"(?:Error|Exception|Interrupt|SystemExit|Unsupported)(?:\x1b\[[0-9;]*m)*(?::|\s*$)",
     r"Exception in thread ",
     r"Exception ignored",
     r"Fatal Python error",
+    r"terminate called ",
     r"Root Cause \(first observed",
-    r"[Rr]estarting|[Rr]estarted|[Rr]esum(?:ed|ing)|[Aa]ttempt \d+",
+    r"Failures:$",
+    r"exitcode +: -?\d+ \(pid",
+    r"rank +: \d+ \(local_rank",
+    r"[Rr]estarting|[Rr]estarted|[Rr]esum(?:ed|ing)",
     r"was never retrieved",
 )
+"""What begins a block, whatever it says."""
+_BOUNDED = re.compile(r"\.\{0,\d+\}\??")
+
+
+@lru_cache(maxsize=8)
+def _compiled(patterns: tuple[str, ...]) -> hyperscan.Database:
+    """The database of these patterns; half a second for a few hundred, hence kept."""
+    # A bounded gap costs the compiler a state for each of its bytes; an unbounded one costs none
+    # and only names more lines.
+    # A pattern's beginning of a line is the beginning behind a prefix, which is not known here.
+    expressions = [
+        _BOUNDED.sub(".*", item).removeprefix("^").encode() for item in (*STRUCTURE, *patterns)
+    ]
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    flags = hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_PREFILTER
+    database.compile(
+        expressions=expressions,
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=[flags] * len(expressions),
+    )
+    return database
 
 
 class Prefilter:
-    """A compiled scanner; not thread safe, and one for each engine."""
+    """A scanner over a shared database with a working memory of its own."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        expressions = [pattern.encode() for pattern in (*STRUCTURE, *patterns)]
-        flags = hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_PREFILTER
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=expressions,
-            ids=list(range(len(expressions))),
-            elements=len(expressions),
-            flags=[flags] * len(expressions),
-        )
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._database = _compiled(patterns)
+        self._scratch = hyperscan.Scratch(self._database)
 
     def ends(self, chunk: bytes) -> list[int]:
         """Where matches end in the chunk, in the order found; offsets may repeat."""
         found: list[int] = []
-        self._database.scan(chunk, match_event_handler=_collect, context=found)
+        self._database.scan(
+            chunk, match_event_handler=_collect, context=found, scratch=self._scratch
+        )
         return found
 
 

@@ -43,6 +43,8 @@ class Reading:
     last_number: int = 0
     before: tuple[str, ...] = ()
     lines: list[str] = field(default_factory=list)
+    echoed: bool = False
+    """Later lines carry a log level too: somebody passes on what the program printed."""
     shape: str = ""
     """A prefix of no known form that stands on each of its lines, digits as `\\d+`."""
 

@@ -30,6 +30,11 @@ _TIERS = {
     "nccl_timeout": 2,
     "nccl_error": 2,
 }
+_DEVICE_WORK = frozenset(
+    "fx_trace_race fx_trace_nested dynamo_compile_error triton_error cuda_oom cuda_device_assert"
+    " cuda_illegal_access gpu_fault cublas_cudnn_error".split()
+)
+_ABORTS = frozenset({-6, 134})
 _NEEDED_THREADS = (
     "worker",
     "train",
@@ -171,8 +176,9 @@ class _Court:
         if item.key.startswith("[rank") and item.block and not item.level:
             return done or self._restarted(later)
         if item.context in ("thread", "child"):
-            needed = any(word in (item.finding.thread or "").lower() for word in _NEEDED_THREADS)
-            return done or (len(alive) >= 3 and not needed)
+            if _needed(item.finding):
+                return self._restarted(later)
+            return done or len(alive) >= 3
         return bool(alive)
 
     def _restarted(self, later: Sequence[tuple[Spoken, Sign]]) -> bool:
@@ -189,7 +195,8 @@ class _Court:
 
     def _root(self, fatal: Sequence[Sighting]) -> Sighting:
         tiers = {id(item): _tier(item) for item in fatal}
-        best = min(tiers.values())
+        fatal = self._without_victims(fatal)
+        best = min(tiers[id(item)] for item in fatal)
         first = fatal[0]
         if best >= 2:
             earlier = [s for s in self._sightings if s not in fatal and self._explains(s, first)]
@@ -206,6 +213,17 @@ class _Court:
         ):
             return first
         return strong[0]
+
+    def _without_victims(self, fatal: Sequence[Sighting]) -> Sequence[Sighting]:
+        """Where a launcher names the rank that failed first and that one printed nothing: without
+        the ranks that only lost their peer."""
+        table = next((s for s in fatal if s.exit_code is not None and s.block), None)
+        if table is None or any(_tier(s) < 2 for s in fatal if s is not table):
+            return fatal
+        lost = [s for s in fatal if s.finding.signature == "nccl_error" and s.finding.rank is not None]
+        if lost and all(s.finding.rank != table.finding.rank for s in lost):
+            return [s for s in fatal if s not in lost] or fatal
+        return fatal
 
     def _explains(self, item: Sighting, end: Sighting) -> bool:
         """Whether something seen earlier, after which other ranks still printed, explains the end."""
@@ -257,14 +275,19 @@ class _Court:
     def _told(self, root: Sighting, fatal: Sequence[Sighting]) -> Finding:
         """The root with what a stack of the same signature says where it has none itself."""
         finding = root.finding
-        if root.exit_code is not None and root.exit_code < 0:
-            return replace(finding, exception=None, frame=None, in_app_frame=None)
+        if root.exit_code is not None and finding.signature != "elastic_child_failed":
+            if finding.exception is None or "ChildFailedError" in finding.exception.type:
+                return replace(finding, exception=None, frame=None, in_app_frame=None)
+            return finding
         if finding.exception is not None or finding.frame is not None:
             return finding
         for other in fatal:
             same = other.finding
-            if same.signature == finding.signature and same.exception is not None:
-                return replace(same, line=finding.line, text=finding.text, offset=finding.offset)
+            if same.signature == finding.signature and same.exception and other.exit_code is None:
+                rank = finding.rank if same.rank is None else same.rank
+                return replace(
+                    same, line=finding.line, text=finding.text, offset=finding.offset, rank=rank
+                )
         return finding
 
     def _outcome(self, finding: Finding, root: Sighting) -> Outcome:
@@ -295,14 +318,29 @@ class _Court:
 
 
 def _tier(item: Sighting) -> int:
+    """How far from a cause a finding is: 0 names one, 2 lost a peer, 5 only reports an end."""
     signature = item.finding.signature
-    if (
-        signature == "segfault"
-        and item.finding.frame is None
-        and "Segmentation" not in item.finding.text
-    ):
-        return 3 if item.exit_code in (None, -6, 134) else 1
-    return _TIERS.get(signature, 0)
+    if item.exit_code is not None and _only_code(item):
+        by_code = {"segfault": 3 if item.exit_code in _ABORTS else 1, "host_oom": 1, "interrupted": 1}
+        return by_code.get(signature, _TIERS.get(signature, 0))
+    if signature == "segfault" and item.finding.frame is None and "egmentation" not in item.finding.text:
+        return 3
+    return _TIERS.get(signature, 0) + (1 if item.level and item.block else 0)
+
+
+def _only_code(item: Sighting) -> bool:
+    """Whether a launcher's report is all there is: an exit code, no exception of the worker's."""
+    exception = item.finding.exception
+    return exception is None or exception.type.rpartition(".")[2] == "ChildFailedError"
+
+
+def _needed(finding: Finding) -> bool:
+    """Whether the work of a thread that died was the job's own, not a helper's."""
+    if finding.signature in _DEVICE_WORK:
+        return True
+    frame = finding.in_app_frame
+    names = f"{finding.thread or ''} {frame.function if frame else ''}".lower()
+    return any(word in names for word in _NEEDED_THREADS)
 
 
 def _speaks_for(spoken: Spoken, item: Sighting) -> bool:

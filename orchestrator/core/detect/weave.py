@@ -10,6 +10,7 @@ from collections import deque
 from orchestrator.core.detect.sighting import Line, Reading
 from orchestrator.core.parse.traceback import (
     HEADER,
+    MAX_TEXT_LINES,
     Block,
     Kind,
     Offer,
@@ -20,6 +21,8 @@ from orchestrator.core.parse.traceback import (
 )
 
 MAX_OPEN = 128
+MIN_CUT_LINES = 4
+PANE_WIDTHS = frozenset({80, 100, 120, 132, 160, 200, 220, 240})
 _THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
 _CHILD = re.compile(r"^Process (?P<name>[\w:.-]{1,80}(?:-\d+)*):\s*$")
 _IGNORED = re.compile(
@@ -35,7 +38,9 @@ _NOTE_STACK = re.compile(
     r"Call stack:|from user code:|User stack trace|Traceback of forward call|Original traceback:"
     r"|created at|Stack Trace|\(Triggered internally"
 )
-_RAY = re.compile(r"^(?:\w+\.)*(?:RayTaskError|RayActorError)|ray::")
+_TABLE_ROW = re.compile(
+    r"^\s*(?:Failures:|Root Cause \(first observed failure\):|exitcode +: -?\d+ |rank +: \d+ \(local_rank: )"
+)
 
 
 class Weaver:
@@ -44,6 +49,9 @@ class Weaver:
     def __init__(self) -> None:
         self.open: list[Reading] = []
         self._recent: deque[Line] = deque(maxlen=4)
+        self._width = 0
+        """Of the widest line so far."""
+        self._at_width = 0
 
     @property
     def idle(self) -> bool:
@@ -52,6 +60,7 @@ class Weaver:
 
     def feed(self, line: Line) -> tuple[bool, list[Reading]]:
         """Whether the line belongs to a block, and the blocks that it ended."""
+        self._measure(len(line.rest))
         taken, closed = self._offer(line)
         if not taken and (reading := self._start(line)) is not None:
             self.open.append(reading)
@@ -67,9 +76,21 @@ class Weaver:
         if line.text and all(line.number > item.number for item in self._recent):
             self._recent.append(line)
 
+    def _measure(self, width: int) -> None:
+        if width > self._width:
+            self._width, self._at_width = width, 1
+        elif width == self._width:
+            self._at_width += 1
+
+    def _edge(self) -> int:
+        """The width at which a pane cut the lines; 0 where nothing looks cut."""
+        if self._at_width >= MIN_CUT_LINES or self._width in PANE_WIDTHS:
+            return self._width
+        return 0
+
     def settle(self) -> list[Reading]:
         """Ends the blocks that are complete: nothing came for a while."""
-        done = [item for item in self.open if item.block.complete or item.block.kind is Kind.FAULT]
+        done = [item for item in self.open if item.block.complete or item.block.kind in (Kind.FAULT, Kind.NATIVE)]
         self.open = [item for item in self.open if item not in done]
         return done
 
@@ -82,11 +103,13 @@ class Weaver:
         closed: list[Reading] = []
         for reading in self._candidates(line):
             text = _own(reading, line)
+            reading.block.edge = self._edge()
             answer = reading.block.offer(text)
             if answer is Offer.TAKEN:
                 reading.last_number = line.number
-                if len(reading.lines) < 3000:
+                if len(reading.lines) < MAX_TEXT_LINES:
                     reading.lines.append(line.text)
+                reading.echoed = reading.echoed or bool(line.prefix.level)
                 return True, closed
             if answer is Offer.ENDED:
                 self.open.remove(reading)
@@ -118,6 +141,8 @@ class Weaver:
         header = HEADER.search(rest)
         if header is not None:
             return self._headed(line, header.start())
+        if "terminate called " in rest and (native := Block(Kind.NATIVE)).open_native(rest):
+            return self._reading(line, native)
         if _FAULT_START.search(rest):
             block = Block(Kind.FAULT, headless=False)
             if "Fatal Python error" in rest or "Timeout (" in rest:
@@ -126,12 +151,13 @@ class Weaver:
                 block.offer(rest)
             return self._reading(line, block)
         if (frame := frame_of(rest)) is not None and rest[:1] in (" ", "F"):
-            if any(_NOTE_STACK.search(item.text) for item in list(self._recent)[-1:]):
-                return None
             block = Block(Kind.PYTHON, headless=True)
+            block.note = any(_NOTE_STACK.search(item.text) for item in self._recent)
             block.part.frames.append(frame)
             block.text.append(rest)
             return self._reading(line, block)
+        if _TABLE_ROW.match(rest):
+            return self._reading(line, Block.of_table(rest))
         return self._loose(line, rest)
 
     def _headed(self, line: Line, column: int) -> Reading:
@@ -155,8 +181,7 @@ class Weaver:
         if found is None or going_on(found.message[:80]):
             return None
         block = Block(Kind.LOOSE, headless=True)
-        block._close_part(found, rest)  # noqa: SLF001  # the block starts at its exception
-        block.text.append(rest)
+        block.begin_at(found, rest)
         return self._reading(line, block)
 
     def _reading(self, line: Line, block: Block) -> Reading:
@@ -207,6 +232,8 @@ def _own(reading: Reading, line: Line) -> str:
     text = line.rest
     if reading.shape and (found := re.match(reading.shape, text)):
         return text[found.end() :]
+    if reading.shape and text and re.fullmatch(reading.shape, text + " "):
+        return ""
     return text
 
 

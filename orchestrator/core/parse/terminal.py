@@ -109,6 +109,8 @@ def read_prefix(text: str) -> Prefix:
             found = match["glog"] or match["word"] or match["named"] or text[position + 1]
             level = level or _CODES.get(found[0], found[0])
             native = native or not (match["word"] or match["named"])
+        elif _TABLE_INDEX.match(text, position):
+            break
         elif (match := _RANK.match(text, position)) is not None:
             number = (
                 match["a"] or match["b"] or match["c"] or match["d"] or match["e"] or match["f"]

@@ -15,6 +15,7 @@ MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
 """Lines of others that may stand between two lines of one block."""
 MAX_FRAMES = 1200
+TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 MAX_TEXT_LINES = 3000
 
 
@@ -25,6 +26,8 @@ class Kind(StrEnum):
     GROUP = "group"
     RICH = "rich"
     FAULT = "fault"
+    NATIVE = "native"
+    """C++'s last words: `terminate called after throwing ...`."""
     LOOSE = "loose"
     """An exception's line alone, its stack cut off or never printed."""
 
@@ -37,12 +40,13 @@ class Offer(StrEnum):
     ENDED = "ended"
 
 
-HEADER = re.compile(r"(?:Traceback|Exception Group Traceback) \(most recent call last\)(?::|\b)")
+HEADER = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
 FRAME = re.compile(r'\bFile "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,400}))?$')
 OPEN_FRAME = re.compile(
     r'^\s*File "[^"]*(?:"(?:,(?: l?(?:i?(?:n?(?:e?(?: \d*(?:, ?(?:in?)? ?)?)?)?)?)?)?)?)?$'
 )
 """A frame cut in the middle, as a pane does at its right edge."""
+_CUT_NAME = re.compile(r"^[A-Za-z_][\w.]*$")
 FAULT_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,400})$')
 RICH_FRAME = re.compile("^(?P<file>.{1,1000}):(?P<line>\\d{1,7}) in (?P<function>.{1,200})$")
 EXCEPTION = re.compile(
@@ -164,6 +168,8 @@ class Block:
     """Width at which lines of this block were cut; 0 where none was."""
     blanks: int = 0
     long_message: bool = False
+    note: bool = False
+    """A stack that only says where something was made; no exception follows."""
 
     @property
     def part(self) -> Part:
@@ -179,6 +185,8 @@ class Block:
         """Whether the line is the block's own; the text is without prefix and escapes."""
         if self.kind is Kind.FAULT:
             answer = self._offer_fault(text)
+        elif self.kind is Kind.NATIVE:
+            answer = self._offer_native(text)
         elif self.kind is Kind.RICH:
             answer = self._offer_rich(text)
         else:
@@ -226,7 +234,10 @@ class Block:
         if (exception := exception_of(text)) is not None:
             self._close_part(exception, text)
             return Offer.TAKEN
-        return Offer.PASSED
+        if self.edge and len(text) == self.edge and _CUT_NAME.match(text):
+            self.pending = text
+            return Offer.TAKEN
+        return Offer.ENDED if self.note else Offer.PASSED
 
     def _join(self, text: str) -> Offer:
         """The second half of a frame that a pane cut; a cut loses no character but blanks."""
@@ -237,10 +248,26 @@ class Block:
             self.pending = whole
             return Offer.TAKEN
         self.pending = ""
+        if frame is None and (exception := exception_of(whole)) is not None:
+            self._close_part(exception, whole)
+            return Offer.TAKEN
         if frame is None:
             return self._offer_frame(text)
         self.part.frames.append(frame)
         return Offer.TAKEN
+
+    def begin_at(self, exception: ExceptionText, text: str) -> None:
+        """Starts the block at its exception: what stood above is not in the log."""
+        self._close_part(exception, text)
+        self.text.append(text)
+
+    @classmethod
+    def of_table(cls, text: str) -> "Block":
+        """A block for torchrun's failure table whose first lines are not in the log."""
+        block = cls(Kind.LOOSE, headless=True)
+        block.begin_at(ExceptionText(type=TABLE_EXCEPTION, message=""), "")
+        block.part.message.append(text)
+        return block
 
     def _close_part(self, exception: ExceptionText, text: str) -> None:
         self.part.exception = exception
@@ -271,6 +298,9 @@ class Block:
             return self._offer_inner(text)
         if self.kind is Kind.GROUP and bare[:1] in "+|":
             return Offer.TAKEN
+        if self._wrapped(text):
+            self._append_half(text)
+            return Offer.TAKEN
         if self._continues(text):
             if len(self.part.message) < MAX_MESSAGE_LINES:
                 self.part.message.append(text)
@@ -279,6 +309,22 @@ class Block:
             self.blanks = 0
             return Offer.TAKEN
         return Offer.ENDED
+
+    def _wrapped(self, text: str) -> bool:
+        """Whether the line is the rest of the one before it, cut at a pane's edge."""
+        if not self.edge or not self.text or self.blanks or going_on(text):
+            return False
+        return len(self.text[-1]) == self.edge and not HEADER.search(text)
+
+    def _append_half(self, text: str) -> None:
+        if not self.part.message:
+            return
+        if len(self.part.message) == 1:
+            whole = self.part.message[0] + text
+            if (exception := exception_of(whole)) is not None:
+                self.part.exception = exception
+            self.long_message = self.long_message or bool(_LONG.search(whole))
+        self.part.message[-1] += text
 
     def _first_words(self, text: str) -> None:
         if self.part.exception is not None and not text.startswith(("=", "-", "*", '"""')):
@@ -298,8 +344,6 @@ class Block:
     def _continues(self, text: str) -> bool:
         if len(self.part.message) >= MAX_MESSAGE_LINES:
             return False
-        if self.edge and self.text and len(self.text[-1]) == self.edge:
-            return True
         if _LINKED.match(text.strip()):
             return True
         if text[:1] in (" ", "\t"):
@@ -331,6 +375,30 @@ class Block:
             self.pending = ""
         return Offer.TAKEN
 
+    def open_native(self, text: str) -> bool:
+        """Whether the line is C++'s report of an exception that nothing caught; begins the block."""
+        found = _TERMINATE.search(text)
+        if found is None:
+            return False
+        self.part.message = [text[found.start() :]]
+        self.text.append(text)
+        if found["type"]:
+            self.part.exception = ExceptionText(type=found["type"], message="")
+        return True
+
+    def _offer_native(self, text: str) -> Offer:
+        bare = text.strip()
+        if (what := _WHAT.match(text)) is not None:
+            if self.part.exception is not None:
+                self.part.exception = ExceptionText(type=self.part.exception.type, message=what[1])
+            self.part.message.append(what[1])
+            return Offer.TAKEN
+        if not bare or _LINKED.match(bare) or bare.startswith("#"):
+            if bare and len(self.part.message) < MAX_MESSAGE_LINES and not bare.startswith("frame #"):
+                self.part.message.append(bare)
+            return Offer.TAKEN
+        return Offer.ENDED
+
     def _offer_fault(self, text: str) -> Offer:
         if (thread := _THREAD.match(text)) is not None:
             current = thread["current"] is not None
@@ -346,6 +414,11 @@ class Block:
         return Offer.ENDED if self.part.frames else Offer.PASSED
 
 
+_TERMINATE = re.compile(
+    r"terminate called (?:after throwing an instance of '(?P<type>[^']{1,200})'|without an active"
+    r"|recursively)"
+)
+_WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
 _THREAD = re.compile(
     r"^(?P<current>Current t)?(?:T|t)?(?:hread 0x[0-9a-f]+|(?<=t)hread 0x[0-9a-f]+)?(?: \[(?P<name>[^\]]{1,80})\])?"
     r"(?:Stack)? ?\(most recent call first\):"

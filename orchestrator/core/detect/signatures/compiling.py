@@ -4,12 +4,13 @@ from orchestrator.core.detect.signatures.model import Signature, signature
 
 FX_SENTENCE = r"using FX to symbolically trace a dynamo-optimized function"
 TRACER_FRAMES = (
-    r"fx/_symbolic_trace\.py:",
-    r"proxy_tensor\.py:",
-    r":(?:symbolic_trace|make_fx|trace_module|prepare_\w*fx|convert_\w*fx|_trace_inner|capture_pre_autograd_graph)$",
+    r"fx/_symbolic_trace\.py:(?:trace|symbolic_trace|_trace)$",
+    r"proxy_tensor\.py:(?:trace|_trace_inner|dispatch_trace|make_fx|wrapped)$",
+    r":(?:symbolic_trace|make_fx|prepare_\w*fx|convert_\w*fx|capture_pre_autograd_graph)$",
     r"quantize_fx\.py:",
-    r"_higher_order_ops/\w+\.py:.*(?:trace|joint)",
 )
+"""Functions that trace while they are on the stack. `module_call_wrapper` is none of them: a trace
+in another thread patches nn.Module.__call__ for all."""
 _RACE_LINKS = (
     "https://github.com/pytorch/pytorch/issues/126024",
     "https://github.com/pytorch/pytorch/issues/118260",

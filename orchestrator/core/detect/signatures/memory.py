@@ -102,7 +102,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"^\S{0,80}(?:: line \d+: +\d+)? ?Killed(?: +\S.*)?$",
             r"^(?:\[\d+\]\+? +)?(?:\d+ )?Killed\b",
             r"exited with (?:exit )?code 137\b",
-            r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:137|-9)\b",
+            r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,3}(?:137|-9)\b",
             r"worker.{0,80}(?:was killed by|died).{0,40}(?:SIGKILL|signal 9)",
         ),
         unless=(

@@ -59,8 +59,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         lines=(
             r"Fatal Python error: ",
-            r"^terminate called (?:after throwing|without an active|recursively)",
-            r"(?:^|[:\s\]])(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Trace/breakpoint trap)(?: +\(core dumped\))?(?: +[\"'\S].*)?$",
+            r"(?:^|[:\s\]])(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception|Trace/breakpoint trap)(?: *\(core dumped\))?(?: {2,}\S.*|[\"'].*)?$",
             r"\*\*\* (?:SIG(?:SEGV|ABRT|BUS|ILL|FPE)|Process received signal)",
             r"Signal: (?:Segmentation fault|Aborted|Bus error) \(\d+\)",
             r"!!!!!!! Segfault encountered !!!!!!!",
