@@ -6,20 +6,18 @@ and every probe. Stdlib only, and nothing is imported late: the zipapp may be pr
 """
 
 import errno
-import json
 import os
 import select
 import signal
-import stat
 import time
 import tty
-from typing import Any
 
 from . import child, procfs
 from .files import reserve, write_record, write_reserved
 from .logfile import LogFile
 from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, POKE_BYTES, POKE_FIFO, POKE_RECORD, SPEC_FIFO
 from .pane import Pane
+from .spec import Spec, read_spec
 
 SPEC_WITHIN_S = 60.0
 READ_BYTES = 64 * 1024
@@ -32,8 +30,6 @@ QUIET_ROUND_S = 0.05
 DRAIN_S = 3.0
 LAST_RETRY_S = 10.0
 
-Spec = dict[str, Any]
-
 
 def main(directory: str) -> int:
     """Run one attempt to its end; the program's exit code, or 128 and its signal."""
@@ -44,40 +40,6 @@ def main(directory: str) -> int:
         print(f"orch: no launch came through {directory}/{SPEC_FIFO}; run it again")  # noqa: T201  in the pane
         return 1
     return Relay(directory, spec).run()
-
-
-def read_spec(path: str, within_s: float) -> Spec | None:
-    """The launch that is written once into the FIFO, which is removed; None where none came.
-
-    A writer that died half-way leaves text that is no JSON: the next writer's is waited for.
-    """
-    deadline = time.monotonic() + within_s
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISFIFO(os.fstat(fd).st_mode):
-            return None
-        text = b""
-        while time.monotonic() < deadline:
-            select.select([fd], [], [], 0.5 if text else 0.02)
-            try:
-                chunk = os.read(fd, READ_BYTES)
-            except BlockingIOError:
-                continue
-            text += chunk
-            if chunk:
-                continue
-            if text:
-                try:
-                    spec = json.loads(text)
-                except ValueError:
-                    text = b""
-                    continue
-                os.unlink(path)
-                return spec if isinstance(spec, dict) else None
-            time.sleep(0.005)
-        return None
-    finally:
-        os.close(fd)
 
 
 class Relay:

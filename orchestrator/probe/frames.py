@@ -7,32 +7,34 @@ target's clock. Paths are absolute on the target.
 
 Probe to daemon
     hello    v probe python pid boot_id hostname tmux generation time features   first frame, always
-    result   id value | id error{type,message,remedy}            answer to a call
-    progress id value                                            news of a call that takes long
-    bytes    watch stream offset data t                          new bytes of a followed file
-    gap      watch stream offset size reason next                bytes that cannot be had any more
+    result   id value | id error{type,message,remedy}       answer to a call
+    progress id value                                       news of a call that takes long
+    bytes    watch stream offset data t                     new bytes of a followed file
+    gap      watch stream offset size reason next           bytes that cannot be had any more
              reason disk_full: they never were in the file, `next` is `offset`; truncated, rotated:
              the file begins anew, `next` is 0. One at the very offset of a watch may be told again.
-    exit     watch record                                        exit record, sent after the last byte
-    gone     watch reason                                        relay ended without an exit record
-    session  watch detached                                      the tmux session vanished or is back
-    gpus     t source samples error                              see GpuSample; source nvml|nvidia-smi
-    kernel   t line                                              kernel log line of interest (host)
+    exit     watch record                                   exit record, sent after the last byte
+    gone     watch reason                                   relay ended without an exit record
+    session  watch detached                                 the tmux session vanished or is back
+    gpus     t source samples error                         see GpuSample; source nvml|nvidia-smi
+    kernel   t line                                         kernel log line of interest (host)
     pong     n
 
 Daemon to probe
-    call     id op args                                          see the ops of serve.py
-    ack      watch stream offset                                 stored up to here; opens the window
-    ping     n                                                   every 5 s; 30 s without a frame end it
+    call     id op args                                     see the ops of serve.py
+    ack      watch stream offset                            stored up to here; opens the window
+    ping     n                                              every 5 s; 30 s without a frame end it
 
 Ops of a call (args -> value)
-    launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}   idempotent by attempt_dir
+    launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}  once per attempt_dir
     watch    {watch, attempt_dir, log_offset, metrics_path, metrics_offset} -> {}
     unwatch  {watch} -> {}
-    end      {run, uid, session, socket, attempt_dir, grace_s} -> {ended:[pid], remaining:[{pid,command}], gpus_free_after_s, gpu_holders}
+    end      {run, uid, session, socket, attempt_dir, grace_s}
+             -> {ended:[pid], remaining:[{pid, command}], gpus_free_after_s, gpu_holders}
     signal   {attempt_dir, signal} -> {}
-    read     {path, offset, size} -> {data, size}                a range of a file; size of the whole
+    read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
     gpus     {interval_s} -> {source, samples}                   0 stops the stream of `gpus` frames
+    kernel   {since} -> {}                lines from that unix time on, as `kernel` frames
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}

@@ -100,9 +100,8 @@ def _make_room(tmux: Tmux, args: Record) -> None:
         _make_fifo(args["attempt_dir"])
         _open_session(tmux, args)
     elif session.dead and session.run is not None:
-        tmux.kill_session(name)
         _make_fifo(args["attempt_dir"])
-        _open_session(tmux, args)
+        _open_session(tmux, args, replacing=True)
     elif session.attempt_dir != args["attempt_dir"]:
         raise _occupied(session)
 
@@ -129,13 +128,14 @@ def _make_fifo(directory: str) -> None:
     os.mkfifo(path, 0o600)
 
 
-def _open_session(tmux: Tmux, args: Record) -> None:
+def _open_session(tmux: Tmux, args: Record, *, replacing: bool = False) -> None:
     marks = {
         RUN_OPTION: args["run"],
         UID_OPTION: args["uid"],
         ATTEMPT_OPTION: args["attempt_dir"],
     }
-    tmux.new_session(args["session"], relay_argv(args["attempt_dir"]), marks)
+    argv = relay_argv(args["attempt_dir"])
+    tmux.new_session(args["session"], argv, marks, replacing=replacing)
 
 
 def _feed(tmux: Tmux, args: Record, spec: Record) -> None:

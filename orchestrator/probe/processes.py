@@ -8,7 +8,8 @@ from .frames import Frame
 from .ops import Progress
 from .tmux import Session, Tmux
 
-GPU_DEVICES = "/dev/nvidia"
+COMPUTE_DEVICE = "/dev/nvidia-uvm"
+"""Open in everything that computes on a GPU, and in nothing that only asks about it."""
 
 
 def list_processes(args: Frame, _progress: Progress) -> Frame:
@@ -34,7 +35,7 @@ def list_processes(args: Frame, _progress: Progress) -> Frame:
 
 
 def uses_gpu(pid: int) -> bool:
-    """Whether a PID holds an NVIDIA device open; False where we may not look."""
+    """Whether a PID computes on an NVIDIA GPU; False where we may not look."""
     folder = f"/proc/{pid}/fd"
     try:
         names = os.listdir(folder)
@@ -42,7 +43,7 @@ def uses_gpu(pid: int) -> bool:
         return False
     for name in names:
         try:
-            if os.readlink(f"{folder}/{name}").startswith(GPU_DEVICES):
+            if os.readlink(f"{folder}/{name}") == COMPUTE_DEVICE:
                 return True
         except OSError:
             continue

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 ZOMBIE = "Z"
+COMMAND_CHARS = 1000
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def command_line(pid: int) -> str:
-    """Arguments joined by blanks; the name in brackets for a kernel thread or a zombie."""
+    """Arguments on one line, cut to a length; a name in brackets where there are none."""
     try:
         raw = _read(f"/proc/{pid}/cmdline")
     except OSError:
         raw = b""
     if raw:
-        return raw.rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+        text = raw.replace(b"\0", b" ").decode("utf-8", "replace")
+        return " ".join(text.split())[:COMMAND_CHARS]
     found = stat(pid)
     return f"[{found.command}]" if found else ""
 

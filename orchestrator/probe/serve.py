@@ -8,47 +8,19 @@ hangs on it.
 import os
 import selectors
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from . import procfs
+from .calls import Calls, op_of
 from .clean_env import clean_own_environment
 from .errors import BadCall, Refused
-from .frames import SILENCE_LIMIT_S, VERSION, BadFrame, Frame, decode, encode
+from .frames import SILENCE_LIMIT_S, VERSION, Frame
+from .kernel import KernelLog
 from .lock import take
-from .ops import Op
-from .watch import Watch
-
-OP_MODULES = {
-    "launch": "launch",
-    "end": "ending",
-    "signal": "ending",
-    "read": "reading",
-    "processes": "processes",
-    "sessions": "tmux",
-    "gpus": "gpus",
-    "preflight": "preflight",
-    "release_offer": "release",
-    "release_blobs": "release",
-    "release_commit": "release",
-    "release_abandon": "release",
-    "release_list": "release",
-    "release_switch": "release",
-    "release_prune": "release",
-    "environment": "environment",
-}
-"""Where each op is; its module is imported when it is first called."""
-
-OUT_BYTES = 1024 * 1024
-"""With more than this on its way out, nothing is read from followed files, no sample is taken."""
-IN_BYTES = 1024 * 1024
-THREADS = 8
-LOOK_S = 1.0
-POLL_S = 0.1
+from .watches import Watches
+from .wire import Wire
 
 
 def main(generation: int, key: str) -> int:
@@ -71,7 +43,7 @@ def main(generation: int, key: str) -> int:
 
 
 class Probe:
-    """State of one probe and its loop."""
+    """One probe and its loop."""
 
     def __init__(
         self,
@@ -83,35 +55,25 @@ class Probe:
     ) -> None:
         self._generation = generation
         self._silence_s = silence_s
-        self._stdin = stdin
-        self._stdout = stdout
-        self._in = bytearray()
-        self._out = bytearray()
-        self._heard = time.monotonic()
-        self._open = True
         self._selector = selectors.DefaultSelector()
-        self._watches: dict[str, Watch] = {}
-        self._watch_fds: dict[int, str] = {}
-        self._folders: dict[int, set[str]] = {}
-        self._inotify: Any = None
-        self._next_look = time.monotonic() + LOOK_S
-        self._calls: deque[Frame] = deque()
-        self._running = 0
-        self._finished: deque[Callable[[], None]] = deque()
-        self._wake_read, self._wake_write = os.pipe()
+        self._wire = Wire(
+            self._selector, stdin, stdout, self._take, lambda exc: self._calls.fail(None, exc)
+        )
+        self._calls = Calls(self._selector, self._wire.send)
+        self._watches = Watches(self._selector, self._wire.send)
+        self._kernel = KernelLog(self._selector, self._wire.send)
         self._gpu_interval_s = 0.0
         self._gpu_next = 0.0
         self._gpu_sampling = False
-        for fd in (stdin, stdout, self._wake_read, self._wake_write):
-            os.set_blocking(fd, False)
-        self._selector.register(stdin, selectors.EVENT_READ)
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
-
-    # --- frames out ------------------------------------------------------------------------------
+        self._own_ops: dict[str, Callable[[Frame], None]] = {
+            "watch": self._watches.add,
+            "unwatch": lambda args: self._watches.remove(args["watch"]),
+            "kernel": lambda args: self._kernel.follow(float(args.get("since") or time.time())),
+        }
 
     def greet(self) -> None:
         """Send `hello`, before anything that could take time."""
-        self._send(
+        self._wire.send(
             {
                 "kind": "hello",
                 "v": VERSION,
@@ -126,281 +88,79 @@ class Probe:
                 "features": ["pidfd"] if hasattr(os, "pidfd_open") else [],
             }
         )
-        self._flush()
-
-    def _send(self, frame: Frame) -> None:
-        self._out += encode(frame)
-
-    def _flush(self) -> None:
-        while self._out:
-            try:
-                written = os.write(self._stdout, self._out)
-            except BlockingIOError:
-                return
-            except OSError:
-                self._open = False
-                return
-            del self._out[:written]
-
-    # --- the loop --------------------------------------------------------------------------------
+        self._wire.flush()
 
     def serve(self) -> None:
         """Until the daemon goes away or falls silent."""
-        while self._open and time.monotonic() - self._heard < self._silence_s:
-            self._want_stdout(bool(self._out))
+        while self._wire.open and time.monotonic() < self._wire.heard_at + self._silence_s:
             for ready, _ in self._selector.select(self._wait_s()):
-                self._stirred(ready.fd)
-            self._on_time(time.monotonic())
-            self._pump()
-            self._flush()
-        for watch in self._watches.values():
-            watch.close()
-
-    def _want_stdout(self, wanted: bool) -> None:
-        registered = self._stdout in self._selector.get_map()
-        if wanted and not registered:
-            self._selector.register(self._stdout, selectors.EVENT_WRITE)
-        elif registered and not wanted:
-            self._selector.unregister(self._stdout)
+                # One that was unregistered by an earlier one of this round is of the past.
+                if self._selector.get_map().get(ready.fd) is ready:
+                    ready.data()
+            now = time.monotonic()
+            self._watches.look(now)
+            self._sample_gpus(now)
+            self._watches.pump(lambda: self._wire.congested)
+            self._wire.flush()
+        self._watches.clear()
+        self._kernel.stop()
 
     def _wait_s(self) -> float:
-        if len(self._out) < OUT_BYTES and any(w.ready for w in self._watches.values()):
+        if self._watches.ready and not self._wire.congested:
             return 0.0
-        now = time.monotonic()
-        until = [self._heard + self._silence_s]
-        if self._watches:
-            until.append(self._next_look)
+        until = [self._wire.heard_at + self._silence_s]
+        if self._watches.next_at is not None:
+            until.append(self._watches.next_at)
         if self._gpu_interval_s and not self._gpu_sampling:
             until.append(self._gpu_next)
-        return max(0.0, min(until) - now)
-
-    def _stirred(self, fd: int) -> None:
-        if fd == self._stdin:
-            self._receive()
-        elif fd == self._stdout:
-            self._flush()
-        elif fd == self._wake_read:
-            self._collect()
-        elif self._inotify is not None and fd == self._inotify.fd:
-            for number in self._inotify.changed():
-                for name in self._folders.get(number, ()):
-                    self._watches[name].stir()
-        elif fd in self._watch_fds:
-            self._watch_stirred(fd)
-
-    def _watch_stirred(self, fd: int) -> None:
-        watch = self._watches[self._watch_fds[fd]]
-        if fd == watch.poke_fd:
-            watch.poked()
-        else:
-            # The relay has ended: its descriptor stays readable, so it is listened to once.
-            self._forget_fd(fd)
-            watch.stir()
-
-    def _on_time(self, now: float) -> None:
-        if now >= self._next_look:
-            # Pokes and inotify can be missed (a full pipe, a limit); a look a second cannot.
-            self._next_look = now + (LOOK_S if self._inotify is not None else POLL_S)
-            for watch in self._watches.values():
-                watch.stir()
-        due = self._gpu_interval_s and now >= self._gpu_next and not self._gpu_sampling
-        if due and len(self._out) < OUT_BYTES:
-            self._sample_gpus(now)
-
-    def _pump(self) -> None:
-        """One chunk of each watch in turn while there is room: no flood starves another."""
-        for name in list(self._watches):
-            if len(self._out) >= OUT_BYTES:
-                return
-            watch = self._watches.pop(name)
-            # Reinserted behind the others, so that the next round begins with them.
-            self._watches[name] = watch
-            if watch.ready:
-                for frame in watch.step():
-                    self._send(frame)
-                if watch.over:
-                    self._unwatch(name)
-
-    # --- frames in -------------------------------------------------------------------------------
-
-    def _receive(self) -> None:
-        try:
-            chunk = os.read(self._stdin, IN_BYTES)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._open = False
-            return
-        searched = len(self._in)
-        self._in += chunk
-        end = self._in.find(b"\n", searched)
-        while end >= 0:
-            line = bytes(self._in[:end])
-            del self._in[: end + 1]
-            self._heard = time.monotonic()
-            try:
-                self._take(decode(line))
-            except BadFrame as exc:
-                self._fail(None, exc)
-            end = self._in.find(b"\n")
+        return max(0.0, min(until) - time.monotonic())
 
     def _take(self, frame: Frame) -> None:
         match frame["kind"]:
             case "ping":
-                self._send({"kind": "pong", "n": frame.get("n")})
+                self._wire.send({"kind": "pong", "n": frame.get("n")})
             case "ack":
-                watch = self._watches.get(frame.get("watch", ""))
-                if watch is not None:
-                    watch.acknowledge(frame["stream"], int(frame["offset"]))
+                self._watches.acknowledge(frame)
             case "call":
-                self._call(frame)
+                self._call(frame.get("id"), str(frame.get("op")), frame)
             case other:
-                self._fail(None, BadCall(f"There is no frame `{other}` from daemon to probe."))
+                exc = BadCall(f"There is no frame `{other}` from daemon to probe.")
+                self._calls.fail(None, exc)
 
-    def _call(self, frame: Frame) -> None:
-        call, op, args = frame.get("id"), frame.get("op"), frame.get("args") or {}
+    def _call(self, call: Any, op: str, frame: Frame) -> None:
+        if op == "gpus":
+            self._gpu_interval_s = float((frame.get("args") or {}).get("interval_s") or 0.0)
+            self._gpu_next = time.monotonic() + self._gpu_interval_s
+        own = self._own_ops.get(op)
+        if own is None:
+            self._calls.take(frame)
+            return
         try:
-            if op == "watch":
-                self._watch(args)
-                self._result(call, {})
-            elif op == "unwatch":
-                self._unwatch(args["watch"])
-                self._result(call, {})
-            else:
-                if op == "gpus":
-                    self._gpu_interval_s = float(args.get("interval_s") or 0.0)
-                    self._gpu_next = time.monotonic() + self._gpu_interval_s
-                self._calls.append(frame)
-                self._start_calls()
+            own(frame.get("args") or {})
         except Exception as exc:  # noqa: BLE001  whatever a call does must not end the probe
-            self._fail(call, exc)
-
-    def _result(self, call: Any, value: Frame) -> None:
-        self._send({"kind": "result", "id": call, "value": value})
-
-    def _fail(self, call: Any, exc: BaseException) -> None:
-        error = {
-            "type": getattr(exc, "type", type(exc).__name__),
-            "message": str(exc) or type(exc).__name__,
-            "remedy": getattr(exc, "remedy", None),
-        }
-        self._send({"kind": "result", "id": call, "error": error})
-
-    # --- calls that take long --------------------------------------------------------------------
-
-    def _start_calls(self) -> None:
-        while self._calls and self._running < THREADS:
-            self._running += 1
-            frame = self._calls.popleft()
-            threading.Thread(target=self._work, args=(frame,), daemon=True).start()
-
-    def _work(self, frame: Frame) -> None:
-        """In a thread of its own: do the call, hand the outcome to the loop."""
-        call = frame.get("id")
-
-        def progress(value: Frame) -> None:
-            self._hand_over(lambda: self._send({"kind": "progress", "id": call, "value": value}))
-
-        try:
-            value = op_of(frame["op"])(frame.get("args") or {}, progress)
-        except BaseException as exc:  # noqa: BLE001  a thread that dies silently leaves a call open
-            failed = exc
-            self._hand_over(lambda: self._fail(call, failed))
+            self._calls.fail(call, exc)
         else:
-            self._hand_over(lambda: self._result(call, value))
-        self._hand_over(self._work_done)
-
-    def _work_done(self) -> None:
-        self._running -= 1
-        self._start_calls()
-
-    def _hand_over(self, act: Callable[[], None]) -> None:
-        self._finished.append(act)
-        try:
-            os.write(self._wake_write, b"w")
-        except BlockingIOError:
-            # Full of wake-ups is awake enough.
-            pass
-
-    def _collect(self) -> None:
-        os.read(self._wake_read, 65536)
-        while self._finished:
-            self._finished.popleft()()
+            self._calls.succeed(call, {})
 
     def _sample_gpus(self, now: float) -> None:
+        due = self._gpu_interval_s and now >= self._gpu_next and not self._gpu_sampling
+        if not due or self._wire.congested:
+            return
         self._gpu_sampling = True
         self._gpu_next = now + self._gpu_interval_s
-
-        def sample() -> None:
-            try:
-                frame = op_of("gpus")({}, lambda _: None)
-            except Exception as exc:  # noqa: BLE001  said in the frame; the stream goes on
-                frame = {"source": None, "samples": [], "error": str(exc)}
-            self._hand_over(lambda: self._gpus_sampled(frame))
-
-        threading.Thread(target=sample, daemon=True).start()
+        self._calls.aside(_gpu_frame, self._gpus_sampled)
 
     def _gpus_sampled(self, frame: Frame) -> None:
         self._gpu_sampling = False
         if self._gpu_interval_s:
-            self._send({"kind": "gpus", "t": time.time(), **frame})
-
-    # --- watches ---------------------------------------------------------------------------------
-
-    def _watch(self, args: Frame) -> None:
-        name = args["watch"]
-        self._unwatch(name)
-        watch = Watch(
-            name,
-            args["attempt_dir"],
-            log_offset=int(args.get("log_offset") or 0),
-            metrics_path=args.get("metrics_path"),
-            metrics_offset=int(args.get("metrics_offset") or 0),
-        )
-        self._watches[name] = watch
-        for fd in watch.fds():
-            self._watch_fds[fd] = name
-            self._selector.register(fd, selectors.EVENT_READ)
-        for folder in watch.folders:
-            self._listen(folder, name)
-
-    def _listen(self, folder: str, name: str) -> None:
-        try:
-            if self._inotify is None:
-                from .inotify import Inotify
-
-                self._inotify = Inotify()
-                self._selector.register(self._inotify.fd, selectors.EVENT_READ)
-            self._folders.setdefault(self._inotify.add(folder), set()).add(name)
-        except OSError:
-            # No instance left, or no such folder yet: the look every so often has to do.
-            pass
-
-    def _unwatch(self, name: str) -> None:
-        watch = self._watches.pop(name, None)
-        if watch is None:
-            return
-        for fd in watch.fds():
-            self._forget_fd(fd)
-        for number in [n for n, names in self._folders.items() if name in names]:
-            self._folders[number].discard(name)
-            if not self._folders[number]:
-                del self._folders[number]
-                self._inotify.remove(number)
-        watch.close()
-
-    def _forget_fd(self, fd: int) -> None:
-        if self._watch_fds.pop(fd, None) is not None:
-            self._selector.unregister(fd)
+            self._wire.send({"kind": "gpus", "t": time.time(), **frame})
 
 
-def op_of(name: str) -> Op:
-    """The function of an op; its module is imported now if it was not yet."""
-    if name not in OP_MODULES:
-        raise BadCall(f"This probe has no op `{name}`.", remedy="Restart the daemon.")
-    module = import_module(f".{OP_MODULES[name]}", __package__)
-    op: Op = module.OPS[name]
-    return op
+def _gpu_frame() -> Frame:
+    try:
+        return op_of("gpus")({}, lambda _: None)
+    except Exception as exc:  # noqa: BLE001  said in the frame; the stream goes on
+        return {"source": None, "samples": [], "error": str(exc)}
 
 
 def _tmux_version() -> str | None:

@@ -95,22 +95,24 @@ class Tmux:
         """The session of that very name."""
         return next((item for item in self.sessions() if item.name == name), None)
 
-    def new_session(self, name: str, argv: list[str], marks: dict[str, str]) -> None:
+    def new_session(
+        self, name: str, argv: list[str], marks: dict[str, str], *, replacing: bool = False
+    ) -> None:
         """Start a detached session of 200 by 50 that stays when its program has ended.
 
-        All in one command sequence: between two calls a quick program would be gone already.
+        All in one command sequence: between two calls a quick program would be gone already, and
+        a server whose last session was killed (`replacing` one of that name) would be leaving.
         """
-        here = f"={name}:"
-        words = ["new-session", "-d", "-x", "200", "-y", "50", "-s", name, "--", *argv]
+        here, old = f"={name}:", f"{name}-replaced"
+        words = ["rename-session", "-t", f"={name}", old, ";"] if replacing else []
+        words += ["new-session", "-d", "-x", "200", "-y", "50", "-s", name, "--", *argv]
         words += [";", "set-option", "-t", here, "destroy-unattached", "off"]
         words += [";", "set-option", "-w", "-t", here, "remain-on-exit", "on"]
         for option, value in marks.items():
             words += [";", "set-option", "-t", here, option, value]
+        if replacing:
+            words += [";", "kill-session", "-t", f"={old}"]
         self.run(*words)
-
-    def kill_session(self, name: str) -> None:
-        """End a session, and with it its panes."""
-        self.run("kill-session", "-t", f"={name}")
 
     def text(self, name: str) -> str:
         """What the session's pane shows, lines joined where the pane wrapped them."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.probe.calls import OP_MODULES, op_of
 from orchestrator.probe.frames import encode
-from orchestrator.probe.serve import OP_MODULES, Probe, op_of
+from orchestrator.probe.serve import Probe
 from tests.probe.driver import Driver, Run, eventually
 
 pytestmark = pytest.mark.tmux
