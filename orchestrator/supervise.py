@@ -89,8 +89,7 @@ class Supervisor:
     async def supervise(self) -> None:
         """Until the run has ended and nothing is left to do."""
         async with asyncio.TaskGroup() as tasks:
-            for action in await self._stages.store.actions.pending(self.view.run.id):
-                self._act(action, tasks)
+            self._act(await self._stages.store.actions.pending(self.view.run.id), tasks)
             observer = self._observe_if_launched(tasks)
             while not self.view.run.state.ended:
                 event = await self._inbox.get()
@@ -182,34 +181,42 @@ class Supervisor:
         self._stages.changed(self.view.run.id)
         if ActionKind.RELAUNCH in decision.cancel and ActionKind.RELAUNCH in self._acting:
             self._acting[ActionKind.RELAUNCH].cancel()
-        for action in applied.actions:
-            self._act(action, tasks)
+        self._act(applied.actions, tasks)
 
     # --- act -------------------------------------------------------------------------------------
 
-    def _act(self, action: Action, tasks: asyncio.TaskGroup) -> None:
-        name = f"{action.kind} {action.run}.{action.attempt}"
-        self._acting[action.kind] = tasks.create_task(self._perform(action), name=name)
+    def _act(self, actions: tuple[Action, ...], tasks: asyncio.TaskGroup) -> None:
+        """Do the actions of one decision, one after the other, while the next one is made."""
+        if actions:
+            names = " ".join(action.kind for action in actions)
+            task = tasks.create_task(self._perform(actions), name=f"{actions[0].run} {names}")
+            self._acting |= {action.kind: task for action in actions}
 
-    async def _perform(self, action: Action) -> None:
-        """Do one stored action; while the target cannot be reached it is tried again and again."""
+    async def _perform(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            result = await self._persist_in(action)
+            if result is not None:
+                await self._inbox.put(result)  # the decision on it marks the action done
+
+    async def _persist_in(self, action: Action) -> Input | None:
+        """Do one action; while the target cannot be reached, again and again."""
         delay_s, store = RETRY_FIRST_S, self._stages.store
         while await store.actions.is_pending(action):
             try:
                 result = await self._do(action)
+                if result is None:
+                    await store.actions.done(action)
+                return result
             except Unreachable as error:
                 logger.info("action.waits", extra={"action": action.key, "why": str(error)})
                 await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
                 delay_s = min(2 * delay_s, RETRY_MOST_S)
-                continue
             except OrchError as error:
                 logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
+                if action.kind is ActionKind.LAUNCH:
+                    return LaunchFailed(text=str(error))
                 await store.actions.done(action, error=str(error))
-                result = LaunchFailed(text=str(error)) if action.kind is ActionKind.LAUNCH else None
-            if result is not None:
-                await self._inbox.put(result)
-            await store.actions.done(action)
-            return
+        return None
 
     async def _do(self, action: Action) -> Input | None:
         run, stages = self.view.run, self._stages

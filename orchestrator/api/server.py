@@ -240,12 +240,13 @@ class Server:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         first = await self._backend.snapshot(None)
-        await response.write(_sse("snapshot", first))
-        async with contextlib.aclosing(
-            _with_keepalive(self._backend.changes(first["cursor"]))
-        ) as news:
-            async for change in news:
-                await response.write(b":\n\n" if change is None else _sse("change", change))
+        news = _with_keepalive(self._backend.changes(first["cursor"]))
+        # A client that leaves is no error: the stream just ends.
+        with contextlib.suppress(ConnectionResetError):
+            await response.write(_sse("snapshot", first))
+            async with contextlib.aclosing(news):
+                async for change in news:
+                    await response.write(b":\n\n" if change is None else _sse("change", change))
         return response
 
 
@@ -286,21 +287,28 @@ async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
         first = await anext(news, None)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
-        try:
-            if first is not None:
-                await response.write(_line(first))
-            async for message in news:
-                await response.write(b"\n" if message is None else _line(message))
-        except OrchError as error:
-            await response.write(_line({"kind": "error", **error_message(error)}))
-        except (ConnectionResetError, asyncio.CancelledError):
-            raise
-        except Exception as error:
-            logger.exception("api.stream_failed", extra={"path": request.path})
-            said = OrchError(f"the daemon failed: {type(error).__name__}: {error}")
-            await response.write(_line({"kind": "error", **error_message(said)}))
-        await response.write_eof()
+        # A client that leaves is no error: the stream just ends.
+        with contextlib.suppress(ConnectionResetError):
+            await response.write(b"\n" if first is None else _line(first))
+            await _send_rest(request, response, news)
+            await response.write_eof()
         return response
+
+
+async def _send_rest(
+    request: web.Request, response: web.StreamResponse, news: AsyncIterator[Message | None]
+) -> None:
+    try:
+        async for message in news:
+            await response.write(b"\n" if message is None else _line(message))
+    except OrchError as error:
+        await response.write(_line({"kind": "error", **error_message(error)}))
+    except ConnectionResetError:
+        raise
+    except Exception as error:
+        logger.exception("api.stream_failed", extra={"path": request.path})
+        said = OrchError(f"the daemon failed: {type(error).__name__}: {error}")
+        await response.write(_line({"kind": "error", **error_message(said)}))
 
 
 def _line(message: Message) -> bytes:

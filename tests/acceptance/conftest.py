@@ -1,0 +1,151 @@
+"""The whole program as a person uses it: `orch` in a folder with an inventory, its real daemon."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import TmuxCall, XdgFolders
+from tests.lab.lab import Lab
+from tests.lab.receiver import Receiver
+
+PLAYED = Path(__file__).parent.parent / "lab" / "jobs" / "played"
+
+ALERTS = """
+alerts:
+  sinks:
+    ops: {type: webhook, url_env: ORCH_WEBHOOK_URL, secret_env: ORCH_WEBHOOK_SECRET}
+  routes:
+    - {match: {}, to: [ops]}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orch:
+    """`orch` in one folder, with one inventory and so with one daemon."""
+
+    folder: Path
+    env: dict[str, str] = field(repr=False)
+
+    def __call__(
+        self, *words: str, timeout_s: float = 60.0, check: int | None = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; `check` is the exit code that it must have (None: any)."""
+        done = subprocess.run(
+            self.argv(*words),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=self.folder,
+            env=self.env,
+            check=False,
+        )
+        if check is not None:
+            assert done.returncode == check, f"{words}: {done.stdout}\n{done.stderr}\n{self.log()}"
+        return done
+
+    def argv(self, *words: str) -> list[str]:
+        """The command as an argv."""
+        return [sys.executable, "-m", "orchestrator", *words]
+
+    def json(self, *words: str, check: int | None = 0) -> Any:
+        """What a command prints as JSON."""
+        return json.loads(self(*words, "--json", check=check).stdout)
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            self.argv(*words),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.folder,
+            env=self.env,
+        )
+
+    def log(self) -> str:
+        """The daemon's log."""
+        logs = Path(self.env["XDG_STATE_HOME"]).glob("orch/*/daemon.log")
+        return "\n".join(path.read_text() for path in logs)
+
+    def until(self, holds: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+        """What `holds` gives once it is true."""
+        deadline = time.monotonic() + timeout_s
+        while not (found := holds()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not within {timeout_s} s\n{self.log()}")
+            time.sleep(0.05)
+        return found
+
+
+MakeOrch = Callable[[str], Orch]
+
+
+@pytest.fixture
+def make_orch(
+    xdg: XdgFolders, receiver: Receiver, tmux: TmuxCall, short_folder: Path
+) -> Iterator[MakeOrch]:
+    """Writes an inventory and gives its `orch`; its daemon ends with the test."""
+    made: list[Orch] = []
+
+    def make(inventory: str) -> Orch:
+        folder = short_folder / f"p{len(made)}"
+        folder.mkdir()
+        (folder / "inventory.yaml").write_text(inventory)
+        orch = Orch(folder=folder, env={**os.environ, **receiver.env})
+        made.append(orch)
+        return orch
+
+    yield make
+    for orch in made:
+        orch("daemon", "stop", check=None)
+
+
+def local_job(short_folder: Path, command: str, more: str = "") -> str:
+    """An inventory whose job plays a command on this machine."""
+    return f"""
+version: 1
+hosts:
+  here: {{transport: local}}
+targets:
+  local: {{host: here, python: {sys.executable}}}
+jobs:
+  dflash:
+    target: local
+    package: {PLAYED}
+    workdir: {short_folder}/w
+    command: {command}
+{more}{ALERTS}"""
+
+
+def lab_job(lab: Lab, command: str, more: str = "") -> str:
+    """An inventory whose job plays a command in container 200 of the lab's host."""
+    return f"""{lab.inventory_yaml()}jobs:
+  dflash:
+    target: ct200
+    package: {PLAYED}
+    workdir: /srv/orch/dflash
+    command: {command}
+{more}{ALERTS}"""
+
+
+@pytest.fixture(params=["local", pytest.param("lab", marks=pytest.mark.lab)])
+def story(
+    request: pytest.FixtureRequest, make_orch: MakeOrch, short_folder: Path
+) -> Callable[..., Orch]:
+    """`story(command)` gives an `orch` whose job runs it: on this machine, and in the lab."""
+    lab = request.getfixturevalue("lab") if request.param == "lab" else None
+
+    def tell(command: str, more: str = "") -> Orch:
+        if lab is not None:
+            return make_orch(lab_job(lab, command, more))
+        return make_orch(local_job(short_folder, command, more))
+
+    return tell
