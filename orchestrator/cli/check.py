@@ -37,6 +37,8 @@ def test_alert(options: argparse.Namespace) -> int:
     said = client.call("POST", "/v1/alert-test", {"sink": options.sink}, timeout_s=120.0)
     if options.json:
         output.print_json(said)
+    elif not said["results"]:
+        output.note("the inventory has no sinks: add one under alerts, and a route to it")
     else:
         rows = [
             [one["sink"], "delivered" if one["ok"] else "failed", one["text"]]

@@ -16,6 +16,7 @@ FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
 ENDS = {"finished": FINISHED, "failed": FAILED, "lost": FAILED, "stopped": STOPPED}
 """Exit code of `run` and `wait` for each end of a run."""
 
+MAX_ENDED = 10
 _WAIT_SLICE_S = 50
 """A longer wait is asked for in pieces, so that a dead daemon is noticed."""
 
@@ -43,10 +44,17 @@ def _print_snapshot(snapshot: Mapping[str, Any], options: argparse.Namespace) ->
     if unset:
         output.say(f"Alerts wait: {', '.join(unset)} is not ready (`orch daemon status`).")
     _section("TARGET LINK SEEN GPUS", [_target_row(t, moment) for t in snapshot["targets"]])
-    _section(RUN_HEADS, [run_row(run, moment) for run in snapshot["runs"]])
+    _section(RUN_HEADS, [run_row(run, moment) for run in _worth_showing(snapshot["runs"])])
     incidents = [i for i in snapshot["incidents"] if i["state"] != "resolved"]
     _section("INCIDENT RUN SEVERITY STATE TITLE", [_incident_row(i) for i in incidents])
     output.say(f"cursor {snapshot['cursor']}")
+
+
+def _worth_showing(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What lives and the newest of what has ended, newest first; `orch ps` has more."""
+    newest = sorted(runs, key=lambda run: float(run["created_at"]), reverse=True)
+    ended = [run["id"] for run in newest if run["state"] in ENDS][:MAX_ENDED]
+    return [run for run in newest if run["state"] not in ENDS or run["id"] in ended]
 
 
 def _section(heads: str, rows: Sequence[Sequence[str]]) -> None:
@@ -165,7 +173,8 @@ def wait(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        output.say(f"{run['id']} {run['state']}: {said['reason']}")
+        reason = "" if said["reason"] in {"", run["state"]} else f": {said['reason']}"
+        output.say(f"{run['id']} {run['state']}{reason}")
     return _wait_code(options.until, reached=said["reached"], state=run["state"])
 
 

@@ -1,9 +1,13 @@
 """An incident or a verdict in a few lines: what died, where, why, what to do, what it is like."""
 
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.cli import output
+
+_MAX_COLUMNS = 110
 
 
 def incident_lines(incident: Mapping[str, Any]) -> list[str]:
@@ -32,9 +36,9 @@ def verdict_lines(
     if deepest and deepest != place:
         lines.append(f"  in      {_frame(deepest)}")
     if verdict.get("cause"):
-        lines.append(f"  cause   {verdict['cause']}")
-    for number, step in enumerate(verdict.get("next_steps") or (), start=1):
-        lines.append(f"  {'next' if number == 1 else '    '}    {number}. {step}")
+        lines += _wrapped("  cause   ", verdict["cause"])
+    for count, step in enumerate(verdict.get("next_steps") or (), start=1):
+        lines += _wrapped(f"  {'next' if count == 1 else '    '}    {count}. ", step)
     if same_as:
         like = output.run_number(same_as)
         lines.append(f"  same as {like}: not a fix")
@@ -52,3 +56,14 @@ def _where(verdict: Mapping[str, Any]) -> str:
 def _frame(frame: Mapping[str, Any]) -> str:
     inside = f" in {frame['function']}" if frame.get("function") else ""
     return f"{frame['file']}:{frame['line']}{inside}"
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """The text behind its head; on a terminal its lines end before the edge."""
+    if not sys.stdout.isatty():
+        return [head + text]
+    import textwrap
+
+    columns = min(shutil.get_terminal_size().columns, _MAX_COLUMNS)
+    behind = " " * len(head)
+    return textwrap.wrap(text, columns, initial_indent=head, subsequent_indent=behind) or [head]

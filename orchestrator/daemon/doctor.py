@@ -15,11 +15,8 @@ FREE_BYTES = 1024**3
 async def doctor(parts: Parts) -> dict[str, Any]:
     """GET /v1/doctor."""
     checks = [_inventory(parts), _disk(parts), *_secrets(parts), *await _sinks(parts)]
-    targets = {target for job in parts.inventory.jobs.values() for target in job.targets}
-    targets |= set(parts.inventory.targets.values())
-    looked = await asyncio.gather(
-        *(_target(parts, one) for one in sorted(targets, key=lambda one: one.name))
-    )
+    targets = sorted(parts.inventory.targets.values(), key=lambda target: target.name)
+    looked = await asyncio.gather(*(_target(parts, target) for target in targets))
     checks += [check for found in looked for check in found]
     return {"checks": [asdict(check) for check in checks]}
 

@@ -5,7 +5,6 @@ import fcntl
 import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from orchestrator.api.location import Location, locate, write_note
 from orchestrator.api.server import Server
 from orchestrator.clock import SystemClock
-from orchestrator.core.errors import DaemonError, OrchError
+from orchestrator.core.errors import DaemonError
 from orchestrator.daemon import logs
 from orchestrator.daemon.backend import DaemonBackend
 from orchestrator.daemon.inventory_file import InventoryFile
@@ -23,17 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 def main(config: str) -> int:
-    """Run the daemon of an inventory until it is told to end; gives `orch daemon run` its code."""
+    """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
-    try:
-        inventory = InventoryFile(location.inventory)
-        _make_folders(location)
-        with _only_one(location):
-            logs.set_up(location.log)
-            asyncio.run(_serve(location, inventory))
-    except OrchError as error:
-        print(f"orch: {error}", file=sys.stderr)  # noqa: T201  the daemon's last word
-        return error.exit_code
+    inventory = InventoryFile(location.inventory)
+    _make_folders(location)
+    with _only_one(location):
+        logs.set_up(location.log)
+        asyncio.run(_serve(location, inventory))
     return 0
 
 

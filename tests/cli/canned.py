@@ -240,7 +240,7 @@ class CannedBackend:
         self.needs = ["ORCH_WEBHOOK_URL"]
         self.end_asked = threading.Event()
 
-    def daemon_view(self) -> DaemonView:
+    async def daemon_view(self) -> DaemonView:
         return {
             "running": True,
             "pid": 4711,
@@ -267,7 +267,7 @@ class CannedBackend:
         return {
             "cursor": 17,
             "at": STARTED + 100,
-            "daemon": self.daemon_view(),
+            "daemon": await self.daemon_view(),
             "targets": [TARGET],  # type: ignore[typeddict-item]  # canned
             "runs": self.documents["runs"]["runs"],
             "incidents": [incident_view()],  # type: ignore[typeddict-item]  # canned

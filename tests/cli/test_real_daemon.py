@@ -1,0 +1,170 @@
+"""The command line and the daemon that it starts, as a person has them on a fresh machine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.location import locate
+from tests.cli.conftest import Ran, spawn
+from tests.conftest import TmuxCall
+
+Orch = Callable[..., Ran]
+DEADLINE_S = 50.0
+
+CRASH = """\
+import sys, threading, time
+print("begun", flush=True)
+if "--slow" in sys.argv:
+    for number in range(40):
+        print("line", number, flush=True)
+        time.sleep(0.1)
+elif "--fine" not in sys.argv:
+    def draft():
+        raise RuntimeError("Detected that you are using FX to symbolically trace"
+                           " a dynamo-optimized function. This is not supported at the moment.")
+    thread = threading.Thread(target=draft, name="draft")
+    thread.start()
+    thread.join()
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def no_daemon_left(project: Path) -> Iterator[Path]:
+    """The project's inventory; whatever daemon a test starts for it ends with the test."""
+    yield project / "inventory.yaml"
+    (project / "inventory.yaml").write_text("version: 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "daemon", "stop"],
+        cwd=project,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def job(no_daemon_left: Path, short_folder: Path, tmux: TmuxCall) -> str:
+    """A job of the project, on this machine, whose tmux sessions end with the test."""
+    package = no_daemon_left.parent / "pkg"
+    package.mkdir()
+    (package / "main.py").write_text(CRASH)
+    no_daemon_left.write_text(
+        "version: 1\nhosts: {here: {transport: local}}\n"
+        f"targets: {{local: {{host: here, python: {sys.executable}}}}}\n"
+        f"jobs:\n  toy: {{target: local, package: pkg, workdir: {short_folder / 'w'},"
+        " command: [python3, main.py]}\n"
+    )
+    return "toy"
+
+
+def finished(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `orch WORDS` in a process of its own."""
+    process = spawn(*words)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, out.decode(), err.decode()
+
+
+def test_bad_inventory_starts_nothing_and_touches_nothing(project: Path, orch: Orch) -> None:
+    """Each fault is a line, the code is 2, and no state folder is made."""
+    inventory = (project / "inventory.yaml").resolve()
+    inventory.write_text("version: 1\nhosts:\n  a: {prot: 22}\ntargets:\n  b: {host: c}\n")
+    ran = orch("ps")
+    assert ran.code == 2
+    assert ran.err.splitlines()[0].startswith(f"{inventory}:3: hosts.a.prot: is not a key here")
+    assert ran.err.splitlines()[1:] == [
+        f"{inventory}:5: targets.b.host: no host is named c; use a",
+        "orch: the inventory has 2 faults; nothing was touched",
+    ]
+    assert not locate(inventory, os.environ).state_folder.exists()
+
+
+def test_daemon_starts_once_and_stops(no_daemon_left: Path, orch: Orch) -> None:
+    """start, status, start again (the same one), stop, status."""
+    started = json.loads(orch("daemon", "start", "--json").out)
+    assert started["running"] is True
+    again = json.loads(orch("daemon", "start", "--json").out)
+    status = json.loads(orch("daemon", "status", "--json").out)
+    assert started["pid"] == again["pid"] == status["pid"]
+    assert Path(status["socket"]).stat().st_mode & 0o777 == 0o600
+    assert orch("daemon", "stop").code == 0
+    assert orch("daemon", "status").code == 1
+
+
+def test_two_commands_at_once_start_one_daemon(no_daemon_left: Path, orch: Orch) -> None:
+    """Both get their answer from the one that won the lock."""
+    both = [spawn("ps"), spawn("ps")]
+    for process in both:
+        _, err = process.communicate(timeout=DEADLINE_S)
+        assert (process.returncode, err) == (0, b"")
+    listed = json.loads(orch("daemon", "status", "--all", "--json").out)["daemons"]
+    assert [one["running"] for one in listed] == [True]
+
+
+def test_values_reach_the_daemon_that_is_started(
+    no_daemon_left: Path, orch: Orch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the daemon needs and a later command's environment has, it gets."""
+    no_daemon_left.write_text(
+        "version: 1\nalerts: {sinks: {ops: {type: webhook, url_env: ORCH_WEBHOOK_URL}}}\n"
+    )
+    assert json.loads(orch("daemon", "start", "--json").out)["needs"] == ["ORCH_WEBHOOK_URL"]
+    monkeypatch.setenv("ORCH_WEBHOOK_URL", "http://127.0.0.1:9/hook")
+    orch("ps")
+    assert json.loads(orch("daemon", "status", "--json").out)["needs"] == []
+
+
+def test_deploy_run_crash_and_the_same_crash_again(job: str) -> None:
+    """One command ships, launches, follows and names the crash; the next says it is the same."""
+    code, out, err = finished("run", "-m", "first")
+    assert code == 100, err
+    assert out.count("begun\n") == 1
+    assert "[fx_trace_race]" in out
+    assert "  thread  draft\n" in out
+    assert "run 1 failed, exit code 1" in out
+    code, out, err = finished("run", "-m", "second")
+    assert code == 100, err
+    assert "  same as run 1: not a fix\n" in out
+    code, out, err = finished("run", "--", "--fine")
+    assert (code, "run 3 finished, exit code 0" in out) == (0, True), err
+    shown = json.loads(finished("show", "-1", "--json")[1])
+    assert (shown["id"], shown["state"], shown["exit_code"]) == ("toy-3", "finished", 0)
+    assert finished("logs", "toy-1", "--raw")[1].startswith("begun\r\n")
+    assert finished("wait", "toy-1")[0] == 100
+    assert "fx_trace_race" in finished("explain", "toy-2")[1]
+
+
+def test_detached_run_can_be_waited_for(job: str) -> None:
+    """`run --detach --json` gives the id; `wait` returns at its end with its code."""
+    code, out, err = finished("run", "--detach", "--json", "--", "--fine")
+    assert code == 0, err
+    run = json.loads(out)["run"]
+    code, out, err = finished("wait", run, "--until", "ended", "--timeout", "40", "--json")
+    assert (code, json.loads(out)["reached"]) == (0, True), err
+
+
+def test_daemon_killed_in_the_middle_costs_no_line(job: str) -> None:
+    """kill -9 of the daemon: `orch run` goes on with a new one, each line once, and exits 0."""
+    process = spawn("run", "--", "--slow")
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line.decode().rstrip())
+        if seen[-1] == "line 5":
+            break
+    first = json.loads(finished("daemon", "status", "--json")[1])["pid"]
+    os.kill(first, signal.SIGKILL)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    seen += out.decode().splitlines()
+    assert process.returncode == 0, err
+    lines = [line for line in seen if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in range(40)]
+    assert b"the daemon ended; the run goes on" in err
+    assert json.loads(finished("daemon", "status", "--json")[1])["pid"] != first
