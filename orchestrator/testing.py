@@ -177,6 +177,8 @@ class ManualClock:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass; whoever sleeps wakes at its own moment, and acts before time goes on."""
+        # Whoever is about to sleep begins before time passes, not after.
+        await self._let_others_act()
         end = self._monotonic + seconds
         while due := [at for at, woken in self._sleepers if at <= end and not woken.done()]:
             self._pass(min(due) - self._monotonic)
@@ -192,5 +194,5 @@ class ManualClock:
         self._monotonic += seconds
 
     async def _let_others_act(self) -> None:
-        for _ in range(50):
+        for _ in range(200):
             await asyncio.sleep(0)

@@ -19,11 +19,6 @@ from orchestrator.probe.frames import VERSION, BadFrame, Frame, decode
 from orchestrator.transport.base import Channel, Transport
 from orchestrator.transport.running import printable
 
-OPEN_WITHIN_S = 60.0
-"""A connection through a chain of jumps included."""
-
-ANSWER_WITHIN_S = 30.0
-PUSH_WITHIN_S = 120.0
 NOISE_LIMIT_BYTES = 256 * 1024
 
 PYTHONS = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
@@ -36,6 +31,16 @@ for python in "$@"; do
 done
 printf '\\norch no-python\\n'
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long each step of a start may take, in seconds."""
+
+    open_s: float = 60.0
+    """A connection through a chain of jumps included."""
+    answer_s: float = 30.0
+    push_s: float = 120.0
 
 
 class NoPython(RemoteCommandFailed):
@@ -59,6 +64,7 @@ async def boot(
     generation: int,
     key: str,
     bulk: bool = False,
+    patience: Patience = Patience(),
 ) -> Booted:
     """Start a probe on the target, sending it first where the target lacks this one.
 
@@ -69,12 +75,12 @@ async def boot(
     words = (_receiver(), package.digest, str(len(package.content)), str(generation), key, *pythons)
     command = Command(argv=("/bin/sh", "-c", _FIND_PYTHON, "sh", *words))
     try:
-        async with asyncio.timeout(OPEN_WITHIN_S):
+        async with asyncio.timeout(patience.open_s):
             channel = await transport.open(command, bulk=bulk)
     except TimeoutError as exc:
-        raise _silent(target, "no connection", OPEN_WITHIN_S) from exc
+        raise _silent(target, "no connection", patience.open_s) from exc
     try:
-        return await _handshake(target, channel, package)
+        return await _handshake(target, channel, package, patience)
     except BaseException:
         await channel.close()
         raise
@@ -85,20 +91,22 @@ def _receiver() -> str:
     return Path(receive.__file__).read_text()
 
 
-async def _handshake(target: Target, channel: Channel, package: ProbePackage) -> Booted:
+async def _handshake(
+    target: Target, channel: Channel, package: ProbePackage, patience: Patience
+) -> Booted:
     lines = Lines(channel)
-    step, within_s = "the shell there gives no answer", ANSWER_WITHIN_S
+    step, within_s = "the shell there gives no answer", patience.answer_s
     try:
         async with asyncio.timeout(within_s):
             word = await _answer(target, channel, lines)
         if word == "need":
-            step, within_s = "the probe could not be sent", PUSH_WITHIN_S
+            step, within_s = "the probe could not be sent", patience.push_s
             async with asyncio.timeout(within_s):
                 await channel.write(package.content)
                 word = await _answer(target, channel, lines)
         if word != "have":
             raise _refused(target, word)
-        step, within_s = "the probe says no hello", ANSWER_WITHIN_S
+        step, within_s = "the probe says no hello", patience.answer_s
         async with asyncio.timeout(within_s):
             hello = await _hello(target, channel, lines)
     except TimeoutError as exc:

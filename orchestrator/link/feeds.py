@@ -142,7 +142,9 @@ class Watch(_Queue):
 
     def _accept_bytes(self, frame: Frame) -> None:
         stream, offset = self._stream(frame), _offset(frame, "offset")
-        chunk = unpack(frame.get("data") or "")
+        if not isinstance(frame.get("data"), str):
+            raise BadFrame("`data` of a frame is no text")
+        chunk = unpack(frame["data"])
         if self._come[stream] != offset:
             raise BadFrame(f"bytes of {stream} at {offset}, not at {self._come[stream]}")
         self._come[stream] += len(chunk)

@@ -65,7 +65,7 @@ class ProbeChannel:
         """Called whenever `late` changes: an answer to a ping is missing, or came."""
         self._pings = 0
         self._over = False
-        self._ponged: object = 0
+        self._ponged = 0
         self._ids = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
         self._writing = asyncio.Lock()
@@ -167,8 +167,9 @@ class ProbeChannel:
             case "progress":
                 self._progress(frame)
             case "pong":
-                self._ponged = frame.get("n")
-                self._set_late(late=self._ponged != self._pings)
+                if frame.get("n") == self._pings:
+                    self._ponged = self._pings
+                    self._set_late(late=False)
             case _:
                 self._on_frame(frame)
 

@@ -1,0 +1,169 @@
+"""The link and the probe that is shipped: a followed file across deaths and cuts, byte by byte."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.command import Command
+from orchestrator.core.model import Host, LinkState, Target
+from orchestrator.link.feeds import Watch
+from orchestrator.link.link import Link
+from orchestrator.transport.pool import Pool
+from tests.lab import host as lab_host
+from tests.lab.lab import Lab
+from tests.link.fakes import until
+
+HERE = Target(name="here", host=Host(name="here", transport="local"))
+DEADLINE_S = 50.0
+
+
+def lab_target(lab: Lab, runtime: str) -> Target:
+    """Container 200 of a lab."""
+    host = Host(
+        name="pve1",
+        hostname=lab.host.address,
+        port=lab.host.port,
+        user="root",
+        identity_file=str(lab.host.identity_file),
+        known_hosts=str(lab.host.known_hosts),
+    )
+    return Target(name="ct200", host=host, runtime=runtime, container="200")
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    """A pool of this test."""
+    made = Pool()
+    yield made
+    await made.close()
+
+
+async def follow(watch: Watch, got: bytearray) -> None:
+    """Store what a watch brings, as a daemon would, until the attempt has ended."""
+    async for frame in watch:
+        if frame["kind"] == "bytes":
+            assert frame["offset"] == len(got)
+            got += frame["data"]
+            await watch.ack("log", len(got))
+
+
+async def test_probe_that_is_killed_again_and_again(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the probe is killed while a log grows, each byte comes once and in order."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    attempt = tmp_path / "attempt"
+    attempt.mkdir()
+    link = Link(HERE, pool.transport(HERE), SystemClock(), f"test-{os.getpid()}")
+    await link.start()
+    watch = await link.watch("w", attempt_dir=str(attempt), log_offset=0)
+    got, written = bytearray(), b""
+    following = asyncio.ensure_future(follow(watch, got))
+    with (attempt / "output.log").open("wb", buffering=0) as log:
+        for round_number in range(4):
+            for number in range(200):
+                line = b"%d %d %s\n" % (round_number, number, b"x" * (number * 37 % 5000))
+                written += line
+                log.write(line)
+                if number == 100:
+                    assert link.hello is not None
+                    os.kill(link.hello["pid"], signal.SIGKILL)
+            pid = link.hello["pid"] if link.hello else 0
+            link.poke()
+            await until(
+                lambda pid=pid: link.state is LinkState.CONNECTED and link.hello["pid"] != pid  # type: ignore[misc,index]
+            )
+    record = {"code": 0, "signal": None, "started_at": 1.0, "ended_at": 2.0}
+    (attempt / "exit.json").write_text(json.dumps(record))
+    await asyncio.wait_for(following, timeout=DEADLINE_S)
+    assert bytes(got) == written
+    await link.close()
+
+
+async def test_two_links_with_one_key(
+    pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later link's probe evicts the earlier one's, which ends; other keys are left alone."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    key = f"test-{os.getpid()}"
+    other = Link(HERE, pool.transport(HERE), SystemClock(), f"{key}-other")
+    first = Link(HERE, pool.transport(HERE), SystemClock(), key)
+    await other.start()
+    await first.start()
+    assert first.hello is not None
+    pid = first.hello["pid"]
+    second = Link(HERE, pool.transport(HERE), SystemClock(), key)
+    await second.start()
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+    assert other.state is LinkState.CONNECTED
+    assert await second.call("sessions", socket=None) == {"sessions": []}
+    for link in (first, second, other):
+        await link.close()
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+@pytest.mark.parametrize("runtime", ["pct", "lxc", "none"])
+async def test_through_a_noisy_host(lab: Lab, pool: Pool, runtime: str) -> None:
+    """The probe comes up and answers behind a .bashrc that prints, on the host and inside."""
+    lab.host.set_bashrc(lab_host.BASHRC_PRINTS)
+    target = lab_target(lab, runtime)
+    link = Link(target, pool.transport(target), SystemClock(), "noisy")
+    await link.start()
+    assert link.hello is not None
+    assert link.hello["hostname"] == ("pve1" if runtime == "none" else "ct200")
+    async with link.bulk() as bulk:
+        assert await bulk.call("sessions", socket=None) == {"sessions": []}
+    await link.close()
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+async def test_container_that_is_stopped(lab: Lab, pool: Pool) -> None:
+    """A stopped container is unreachable with a question about it, and comes back by itself."""
+    target = lab_target(lab, "pct")
+    link = Link(target, pool.transport(target), SystemClock(), "stopped")
+    await link.start()
+    lab["200"].stop()
+    await until(lambda: link.state is LinkState.UNREACHABLE)
+    await until(lambda: "Is container 200 running?" in str(link.problem))
+    lab["200"].start()
+    await until(lambda: link.state is LinkState.CONNECTED, deadline_s=DEADLINE_S)
+    await link.close()
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+@pytest.mark.xdist_group("lab")
+@pytest.mark.timeout(180)
+async def test_cable_that_is_cut(netns_lab: Lab, pool: Pool) -> None:
+    """A cut cable is found out by the link itself; afterwards the log goes on where it was."""
+    target = lab_target(netns_lab, "pct")
+    transport = pool.transport(target)
+    link = Link(target, transport, SystemClock(), "cut")
+    await link.start()
+    made = await transport.run(Command(argv=("mkdir", "-p", "/srv/a")))
+    assert made.exit_status == 0
+    watch = await link.watch("w", attempt_dir="/srv/a", log_offset=0)
+    got = bytearray()
+    following = asyncio.ensure_future(follow(watch, got))
+    log = netns_lab["200"].root / "srv/a/output.log"
+    log.write_bytes(b"before\n")
+    await until(lambda: got == b"before\n")
+    netns_lab.host.cut()
+    with log.open("ab") as file:
+        file.write(b"meanwhile\n")
+    await until(lambda: link.state is LinkState.UNREACHABLE, deadline_s=DEADLINE_S)
+    netns_lab.host.restore()
+    link.poke()
+    await until(lambda: got == b"before\nmeanwhile\n", deadline_s=DEADLINE_S)
+    record = {"code": 0, "signal": None, "started_at": 1.0, "ended_at": 2.0}
+    (log.parent / "exit.json").write_text(json.dumps(record))
+    await asyncio.wait_for(following, timeout=DEADLINE_S)
+    await link.close()
