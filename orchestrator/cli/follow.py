@@ -168,12 +168,12 @@ def _remark(message: Mapping[str, Any]) -> str:
     return f"[orch: the target is {message.get('state')}{output.harmless(reason)}]"
 
 
-def screen_for(options: argparse.Namespace) -> AbstractContextManager[Screen]:
+def screen_for(client: Client) -> AbstractContextManager[Screen]:
     """The live view on a terminal, plain lines elsewhere."""
-    if sys.stdout.isatty() and not getattr(options, "json", False):
+    if sys.stdout.isatty():
         from orchestrator.cli.live import LiveScreen
 
-        return LiveScreen()
+        return LiveScreen(client)
     return nullcontext(PlainScreen())
 
 

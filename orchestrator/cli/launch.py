@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
             )
         return 0
     try:
-        return _follow(Follower(options, client, launched["id"]), options)
+        return _follow(client, launched["id"], options)
     except KeyboardInterrupt:
         _say_how_to_come_back(launched)
         return INTERRUPTED
@@ -71,12 +71,13 @@ def _show(message: dict[str, Any], options: argparse.Namespace) -> None:
         output.say(stopped_text(message))
 
 
-def _follow(follower: Follower, options: argparse.Namespace) -> int:
+def _follow(client: Client, run_id: str, options: argparse.Namespace) -> int:
+    follower = Follower(options, client, run_id)
     if options.json:
         view = _wait_silently(follower)
         output.print_json(view)
     else:
-        with screen_for(options) as screen:
+        with screen_for(client) as screen:
             view, _ = watch(follower, screen)
         output.say(*summary_lines(view))
     return ENDS.get(view["state"], 1)

@@ -1,6 +1,7 @@
 """The live view of `orch run` on a terminal: lines scroll above, one line of status stays below."""
 
 import sys
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -9,15 +10,21 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from orchestrator.api.client import Client
 from orchestrator.cli import output
+from orchestrator.cli.status import gpu_summary
+from orchestrator.core.errors import OrchError
 
 _REFRESHES_PER_S = 4
+_GPUS_EVERY_S = 2.0
 
 
 class LiveScreen:
     """Used as a context; the status line goes when the context ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._gpus, self._gpus_at = "", 0.0
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         self._run: Mapping[str, Any] | None = None
         self._live = Live(
@@ -46,8 +53,21 @@ class LiveScreen:
         self._console.print(Text.from_ansi(text))
 
     def update(self, run: Mapping[str, Any]) -> None:
-        """Take the newest view of the run for the status line."""
+        """Take the newest view of the run, and look at its GPUs now and then."""
         self._run = run
+        if time.monotonic() - self._gpus_at > _GPUS_EVERY_S:
+            self._gpus_at = time.monotonic()
+            self._gpus = self._look_at_gpus(run["target"])
+
+    def _look_at_gpus(self, target: str) -> str:
+        try:
+            targets = self._client.get("/v1/top")["targets"]
+        except OrchError:
+            return ""  # the stream of the run says what is wrong; this is only a status line
+        found: list[dict[str, Any]] = next(
+            (one["gpus"] for one in targets if one["name"] == target), []
+        )
+        return gpu_summary(found) if found else ""
 
     def _status(self) -> Text:
         run = self._run
@@ -56,11 +76,11 @@ class LiveScreen:
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f" {output.run_name(run)} ", style="reverse")
         line.append(f" {run['state']} ", style="bold")
-        line.append("  ".join(status_facts(run, output.now())))
+        line.append("  ".join(status_facts(run, self._gpus, output.now())))
         return line
 
 
-def status_facts(run: Mapping[str, Any], moment: float) -> list[str]:
+def status_facts(run: Mapping[str, Any], gpus: str, moment: float) -> list[str]:
     """Step, loss, speed, phase, GPUs and age of the output, as far as they are known."""
     metrics = run["metrics"]
     facts = [f"step {run['step']}"] if run["step"] is not None else []
@@ -71,7 +91,7 @@ def status_facts(run: Mapping[str, Any], moment: float) -> list[str]:
         if isinstance(metrics.get(key), int | float)
     ]
     facts += [output.harmless(run["phase"])] if run["phase"] else []
-    facts += [output.harmless(str(metrics["gpus"]))] if metrics.get("gpus") else []
+    facts += [gpus] if gpus else []
     facts.append(f"output {output.age(run['output_at'], moment)}")
     if run["link"] != "connected":
         facts.append(f"target {run['link']}, seen {output.age(run['seen_at'], moment)}")

@@ -221,6 +221,7 @@ def test_live_view_on_a_terminal(canned: CannedBackend) -> None:
     try:
         terminal.read_until(b"steps/s")
         seen = terminal.read_until(b"bar 99%")
+        seen = terminal.read_until(b"2 GPUs, 1 busy")
         assert b"step 120" in seen
         assert b"loss 5.322" in seen
         assert b"train" in seen
