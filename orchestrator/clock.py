@@ -47,7 +47,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def jitter(self, seconds: float) -> float:
-        return seconds * random.uniform(0.9, 1.1)  # noqa: S311  no secret hangs on it
+        return seconds * random.uniform(0.9, 1.1)
 
     def new_id(self, length: int = 8) -> str:
         return "".join(secrets.choice(_ALPHABET) for _ in range(length))
