@@ -23,7 +23,7 @@ jobs:
   demo:
     target: local
     package: {PLAYED}
-    workdir: {{folder}}/work
+    workdir: FOLDER/work
     command: python3 -m played fx_race_crash --lines 60 --after 10 --pause 0.02
     session: orch-demo
 alerts:
@@ -38,7 +38,7 @@ def main() -> int:
     """Play the story; 0 where the alert came and its signature fits."""
     with tempfile.TemporaryDirectory(prefix="orch-demo-") as folder, Receiver() as receiver:
         inventory = Path(folder) / "inventory.yaml"
-        inventory.write_text(INVENTORY.format(folder=folder))
+        inventory.write_text(INVENTORY.replace("FOLDER", folder))
         env = {**os.environ, **receiver.env, "XDG_STATE_HOME": f"{folder}/state"}
         orch = [sys.executable, "-m", "orchestrator", "--config", str(inventory)]
         try:
