@@ -118,7 +118,10 @@ class Classifier:
         return Meant(part.exception, None, (), known)
 
     def _meant_table(self, table: list[RankFailure], wrapper: Part) -> Meant:
-        first = next((row for row in table if row.root), table[0])
+        seen = [row for row in table if row.root] or [
+            row for row in table if row.exit_code not in (None, -15)
+        ]
+        first = (seen or [RankFailure(rank=None, exit_code=None, root=False)])[0]
         if first.exception is not None:
             known = self.of_text(first.exception.type, _tail(first.text), first.frames)
             return Meant(first.exception, None, first.frames, known, first.rank, first.exit_code)
@@ -314,7 +317,7 @@ def _fault_context(block: Block) -> str:
     if block.kind is not Kind.FAULT:
         return ""
     said = "\n".join(line for part in block.parts for line in part.message)
-    return "" if "Fatal Python error" in said else "dump"
+    return "" if "Fatal Python error" in said or block.headless else "dump"
 
 
 def _whole(block: Block) -> bool:

@@ -6,17 +6,19 @@ others it cleans, weaves and classifies. Memory is bounded whatever the input.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.prefilter import Prefilter
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.detect.unwrap import Unwrapper
 from orchestrator.core.detect.verdict import Case, conclude
 from orchestrator.core.detect.weave import Weaver
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import KernelEvent
-from orchestrator.core.parse.terminal import clean, read_prefix
+from orchestrator.core.parse.terminal import Prefix, clean, read_prefix
 
 SLAB_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
@@ -36,6 +38,7 @@ class Engine:
         self._prefilter = Prefilter(tuple(p for item in signatures for p in item.lines))
         self._signatures = signatures
         self._weaver = Weaver()
+        self._unwrapper = Unwrapper()
         self._rest = b""
         self._offset = 0
         """Of the first byte of `_rest`."""
@@ -76,6 +79,8 @@ class Engine:
         if self._rest and (not self._weaver.idle or self._watch):
             data, self._rest = self._rest, b""
             found += self._slab(data)
+        for line in self._unwrapper.flush():
+            found += self._read(line)
         return found + [self._note(reading) for reading in self._weaver.settle()]
 
     def close(
@@ -85,6 +90,8 @@ class Engine:
         if self._rest:
             data, self._rest = self._rest, b""
             self._slab(data)
+        for line in self._unwrapper.flush():
+            self._read(line)
         for reading in self._weaver.finish():
             self._note(reading)
         case = Case(
@@ -139,18 +146,32 @@ class Engine:
     def _line(self, raw: bytes, offset: int, number: int) -> list[Finding]:
         found: list[Finding] = []
         self._watch = max(0, self._watch - 1)
+        first: Prefix | None = None
         for text in clean(raw):
-            line = Line(number, offset, text, read_prefix(text))
-            taken, closed = self._weaver.feed(line)
-            found += [self._note(reading) for reading in closed]
-            if taken:
-                continue
-            sighting = self._classifier.of_line(line)
-            if sighting is not None:
-                self._keep(sighting)
-                found.append(sighting.finding)
-            elif text:
-                self._say(Spoken(number, line.prefix.key, line.prefix.level, line.rest))
+            prefix = read_prefix(text)
+            if first is None:
+                first = prefix
+            elif first.key and not prefix.key:
+                prefix = replace(prefix, key=first.key, rank=first.rank)
+            for line in self._unwrapper.feed(Line(number, offset, text, prefix)):
+                found += self._read(line)
+        if not self._watch and self._weaver.idle:
+            for line in self._unwrapper.flush():
+                found += self._read(line)
+        return found
+
+    def _read(self, line: Line) -> list[Finding]:
+        """Takes one whole line."""
+        taken, closed = self._weaver.feed(line)
+        found = [self._note(reading) for reading in closed]
+        if taken:
+            return found
+        sighting = self._classifier.of_line(line)
+        if sighting is not None:
+            self._keep(sighting)
+            found.append(sighting.finding)
+        elif line.text:
+            self._say(Spoken(line.number, line.prefix.key, line.prefix.level, line.rest))
         return found
 
     def _note(self, reading: Reading) -> Finding:

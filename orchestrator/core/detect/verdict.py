@@ -283,7 +283,8 @@ class _Court:
             return finding
         for other in fatal:
             same = other.finding
-            if same.signature == finding.signature and same.exception and other.exit_code is None:
+            reported = other.exit_code is not None and finding.signature != "elastic_child_failed"
+            if same.signature == finding.signature and same.exception and not reported:
                 rank = finding.rank if same.rank is None else same.rank
                 return replace(
                     same, line=finding.line, text=finding.text, offset=finding.offset, rank=rank

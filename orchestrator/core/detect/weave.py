@@ -6,9 +6,11 @@ stack begins and ends. What a block means is decided in `classify`.
 
 import re
 from collections import deque
+from dataclasses import replace
 
 from orchestrator.core.detect.sighting import Line, Reading
 from orchestrator.core.parse.traceback import (
+    FAULT_FRAME,
     HEADER,
     MAX_TEXT_LINES,
     Block,
@@ -21,8 +23,6 @@ from orchestrator.core.parse.traceback import (
 )
 
 MAX_OPEN = 128
-MIN_CUT_LINES = 4
-PANE_WIDTHS = frozenset({80, 100, 120, 132, 160, 200, 220, 240})
 _THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
 _CHILD = re.compile(r"^Process (?P<name>[\w:.-]{1,80}(?:-\d+)*):\s*$")
 _IGNORED = re.compile(
@@ -49,9 +49,7 @@ class Weaver:
     def __init__(self) -> None:
         self.open: list[Reading] = []
         self._recent: deque[Line] = deque(maxlen=4)
-        self._width = 0
-        """Of the widest line so far."""
-        self._at_width = 0
+        self._shape = ""
 
     @property
     def idle(self) -> bool:
@@ -60,7 +58,7 @@ class Weaver:
 
     def feed(self, line: Line) -> tuple[bool, list[Reading]]:
         """Whether the line belongs to a block, and the blocks that it ended."""
-        self._measure(len(line.rest))
+        line = self._without_shape(line)
         taken, closed = self._offer(line)
         if not taken and (reading := self._start(line)) is not None:
             self.open.append(reading)
@@ -71,22 +69,17 @@ class Weaver:
             self._recent.append(line)
         return taken, closed
 
+    def _without_shape(self, line: Line) -> Line:
+        """The line without a prefix of no known form, once a block has shown that all lines bear it."""
+        if self._shape and (found := re.match(self._shape, line.rest + " ")) is not None:
+            width = min(line.prefix.width + found.end(), len(line.text))
+            return replace(line, prefix=replace(line.prefix, width=width))
+        return line
+
     def recall(self, line: Line) -> None:
         """A line above the next one, which was not read when it went by."""
         if line.text and all(line.number > item.number for item in self._recent):
             self._recent.append(line)
-
-    def _measure(self, width: int) -> None:
-        if width > self._width:
-            self._width, self._at_width = width, 1
-        elif width == self._width:
-            self._at_width += 1
-
-    def _edge(self) -> int:
-        """The width at which a pane cut the lines; 0 where nothing looks cut."""
-        if self._at_width >= MIN_CUT_LINES or self._width in PANE_WIDTHS:
-            return self._width
-        return 0
 
     def settle(self) -> list[Reading]:
         """Ends the blocks that are complete: nothing came for a while."""
@@ -103,9 +96,10 @@ class Weaver:
         closed: list[Reading] = []
         for reading in self._candidates(line):
             text = _own(reading, line)
-            reading.block.edge = self._edge()
             answer = reading.block.offer(text)
             if answer is Offer.TAKEN:
+                if reading.shape and text != line.rest:
+                    self._shape = reading.shape
                 reading.last_number = line.number
                 if len(reading.lines) < MAX_TEXT_LINES:
                     reading.lines.append(line.text)
@@ -151,7 +145,8 @@ class Weaver:
                 block.offer(rest)
             return self._reading(line, block)
         if (frame := frame_of(rest)) is not None and rest[:1] in (" ", "F"):
-            block = Block(Kind.PYTHON, headless=True)
+            fault = FAULT_FRAME.match(rest) is not None
+            block = Block(Kind.FAULT if fault else Kind.PYTHON, headless=True)
             block.note = any(_NOTE_STACK.search(item.text) for item in self._recent)
             block.part.frames.append(frame)
             block.text.append(rest)

@@ -46,6 +46,8 @@ def read_table(lines: list[str]) -> list[RankFailure]:
             entry, root = None, False
         elif entry is not None:
             entry.append(line)
+        elif _FIELD.match(line):
+            entry, entry_root = [line], root
     return rows + _row(entry, root=entry_root)
 
 

@@ -88,12 +88,14 @@ _CLOCK = re.compile(
 _LEVEL = re.compile(
     r"""(?P<glog>[DIWEFC])\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ +\d+\ [^\]\s]{1,200}:\d+\]\ ?(?:\[[\d/_!]+\]\ ?)*
       |\[[DIWEF]\d{3,4}\ \d\d:\d\d:\d\d\.\d{1,9}\ [\w./+-]{1,200}:\d+\]\ ?
-      |\[?(?P<word>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\]?(?::[\w.]{1,80}:|\ *(?:\||-|:)\ ?|\ \[[^\]]{1,100}\]:?\ |\]\ ?|\ +(?=\S))(?:(?!\S*(?:Error|Exception|Interrupt|Exit)\b)[\w.]{1,80}(?::\w{1,60})?(?::\d+)?(?:\ -\ |:\ |\ \|\ ))?
+      |\[?(?P<word>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\]?(?::[\w.]{1,80}:|\ *(?:\||-|:)\ ?|\ \[[^\]]{1,100}\]:?\ |\]\ ?|\ +(?=\S))(?:(?!\S*(?:Error|Exception|Interrupt|Exit)\b|(?:[\w.]*\.)?[A-Z]\w*:|\S+:\ error:)[\w.]{1,80}(?::\w{1,60})?(?::\d+)?(?:\ -\ |:\ |\ \|\ ))?
       |(?:-\ )?[\w.]{1,80}\ -\ (?P<named>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\ -\ """,
     re.VERBOSE,
 )
+_STREAM = re.compile(r"\[[A-Za-z][\w.:/-]{0,40}\]\ ?(?:-\ |:\ )?")
+"""A logger's or stream's name in brackets, behind a time."""
 _CODES = {"F": "C"}
-_TABLE_INDEX = re.compile(r"\[\d+\]:$")
+_TABLE_INDEX = re.compile(r"\[\d+\]: ?$")
 """A row number of torchrun's failure table, not a rank in front of a line."""
 
 
@@ -102,6 +104,8 @@ def read_prefix(text: str) -> Prefix:
     if not text or text[0] in " \t" or _TABLE_INDEX.match(text):
         return NO_PREFIX
     position, key, rank, level, native = 0, "", None, "", False
+    length = len(text)
+    text += " "  # a prefix alone on its line has lost the blank behind it
     for _ in range(6):
         if (match := _CLOCK.match(text, position)) is not None:
             pass
@@ -115,10 +119,13 @@ def read_prefix(text: str) -> Prefix:
             number = (
                 match["a"] or match["b"] or match["c"] or match["d"] or match["e"] or match["f"]
             )
-            if not key:
-                key = match.group().strip(" :|")
-                rank = int(number) if number else None
+            if number is None or int(number) != rank:
+                key += match.group().strip(" :|")
+                rank = int(number) if number else rank
+        elif position and (match := _STREAM.match(text, position)) is not None:
+            pass
         if match is None or match.end() == position:
             break
         position = match.end()
+    position = min(position, length)
     return Prefix(position, key, rank, level, native) if position else NO_PREFIX

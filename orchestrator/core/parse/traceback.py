@@ -15,6 +15,7 @@ MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
 """Lines of others that may stand between two lines of one block."""
 MAX_FRAMES = 1200
+MAX_TABLE_LINES = 4000
 TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 MAX_TEXT_LINES = 3000
 
@@ -46,7 +47,6 @@ OPEN_FRAME = re.compile(
     r'^\s*File "[^"]*(?:"(?:,(?: l?(?:i?(?:n?(?:e?(?: \d*(?:, ?(?:in?)? ?)?)?)?)?)?)?)?)?$'
 )
 """A frame cut in the middle, as a pane does at its right edge."""
-_CUT_NAME = re.compile(r"^[A-Za-z_][\w.]*$")
 FAULT_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,400})$')
 RICH_FRAME = re.compile("^(?P<file>.{1,1000}):(?P<line>\\d{1,7}) in (?P<function>.{1,200})$")
 EXCEPTION = re.compile(
@@ -163,9 +163,7 @@ class Block:
     indent: int = 0
     strangers: int = 0
     pending: str = ""
-    """A frame cut by a pane's edge, waiting for its other half."""
-    edge: int = 0
-    """Width at which lines of this block were cut; 0 where none was."""
+    """A path that rich folded over several lines of its box."""
     blanks: int = 0
     long_message: bool = False
     note: bool = False
@@ -216,14 +214,11 @@ class Block:
         return self._offer_message(text)
 
     def _offer_frame(self, text: str) -> Offer:
-        if self.pending:
-            return self._join(text)
         if (frame := frame_of(text)) is not None:
             if len(self.part.frames) < MAX_FRAMES:
                 self.part.frames.append(frame)
             return Offer.TAKEN
         if OPEN_FRAME.match(text):
-            self.pending = text
             return Offer.TAKEN
         if text[:1] in (" ", "\t"):
             return Offer.TAKEN if self.part.frames else Offer.PASSED
@@ -234,27 +229,7 @@ class Block:
         if (exception := exception_of(text)) is not None:
             self._close_part(exception, text)
             return Offer.TAKEN
-        if self.edge and len(text) == self.edge and _CUT_NAME.match(text):
-            self.pending = text
-            return Offer.TAKEN
         return Offer.ENDED if self.note else Offer.PASSED
-
-    def _join(self, text: str) -> Offer:
-        """The second half of a frame that a pane cut; a cut loses no character but blanks."""
-        whole = self.pending + text
-        self.edge = len(self.pending)
-        frame = frame_of(whole)
-        if frame is None and len(whole) < 2000 and OPEN_FRAME.match(whole):
-            self.pending = whole
-            return Offer.TAKEN
-        self.pending = ""
-        if frame is None and (exception := exception_of(whole)) is not None:
-            self._close_part(exception, whole)
-            return Offer.TAKEN
-        if frame is None:
-            return self._offer_frame(text)
-        self.part.frames.append(frame)
-        return Offer.TAKEN
 
     def begin_at(self, exception: ExceptionText, text: str) -> None:
         """Starts the block at its exception: what stood above is not in the log."""
@@ -290,6 +265,8 @@ class Block:
         if not bare:
             self.blanks += 1
             return Offer.TAKEN if self.blanks < 4 else Offer.ENDED
+        if self.part.exception and self.part.exception.type.endswith("ChildFailedError"):
+            return self._offer_table(text)
         if _CHAIN.match(bare):
             self.parts.append(Part(link=bare))
             self.state = "between"
@@ -297,9 +274,6 @@ class Block:
         if HEADER.search(text):
             return self._offer_inner(text)
         if self.kind is Kind.GROUP and bare[:1] in "+|":
-            return Offer.TAKEN
-        if self._wrapped(text):
-            self._append_half(text)
             return Offer.TAKEN
         if self._continues(text):
             if len(self.part.message) < MAX_MESSAGE_LINES:
@@ -310,21 +284,12 @@ class Block:
             return Offer.TAKEN
         return Offer.ENDED
 
-    def _wrapped(self, text: str) -> bool:
-        """Whether the line is the rest of the one before it, cut at a pane's edge."""
-        if not self.edge or not self.text or self.blanks or going_on(text):
-            return False
-        return len(self.text[-1]) == self.edge and not HEADER.search(text)
-
-    def _append_half(self, text: str) -> None:
-        if not self.part.message:
-            return
-        if len(self.part.message) == 1:
-            whole = self.part.message[0] + text
-            if (exception := exception_of(whole)) is not None:
-                self.part.exception = exception
-            self.long_message = self.long_message or bool(_LONG.search(whole))
-        self.part.message[-1] += text
+    def _offer_table(self, text: str) -> Offer:
+        if not _TABLE.match(text):
+            return Offer.ENDED
+        if len(self.part.message) < MAX_TABLE_LINES:
+            self.part.message.append(text)
+        return Offer.TAKEN
 
     def _first_words(self, text: str) -> None:
         if self.part.exception is not None and not text.startswith(("=", "-", "*", '"""')):
@@ -414,6 +379,9 @@ class Block:
         return Offer.ENDED if self.part.frames else Offer.PASSED
 
 
+_TABLE = re.compile(
+    r"^(?:\s+\S|[=*-]{5,}|\[\d+\]:|.{1,200} FAILED\s*$|(?:Other )?Failures:|Root Cause|<NO_OTHER)"
+)
 _TERMINATE = re.compile(
     r"terminate called (?:after throwing an instance of '(?P<type>[^']{1,200})'|without an active"
     r"|recursively)"

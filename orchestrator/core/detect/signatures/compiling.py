@@ -159,6 +159,6 @@ SIGNATURES: tuple[Signature, ...] = (
             r"backend='\w+' raised:",
             r"Could not guard on data-dependent expression",
         ),
-        lines=(),
+        lines=(r"^Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace",),
     ),
 )

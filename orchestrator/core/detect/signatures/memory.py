@@ -87,7 +87,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"Unable to allocate [\d.]+ [KMGTP]iB for an array",
             r"std::bad_alloc",
             r"died with <Signals\.SIGKILL",
-            r"exited unexpectedly.{0,80}(?:OOM|SIGKILL)",
+            r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) exited unexpectedly",
             r"Signal 9 \(SIGKILL\) received",
         ),
         lines=(

@@ -54,8 +54,6 @@ SIGNATURES: tuple[Signature, ...] = (
             r"died with <Signals\.SIG(?:SEGV|ABRT|BUS|ILL|FPE)",
             r"Signal (?:11|6|7|4|8) \(SIG\w+\) received",
             r"terminate called ",
-            r"BrokenProcessPool",
-            r"terminated abruptly",
         ),
         lines=(
             r"Fatal Python error: ",
