@@ -33,6 +33,8 @@ class Follower:
         self._acked = offset
         self.more = True
         """Whether there may be bytes that were not read yet."""
+        self.final = False
+        """Whether nothing tells of further bytes, so that only an empty read is the end."""
 
     @property
     def window_open(self) -> bool:
@@ -55,7 +57,8 @@ class Follower:
             self.more = False
             return []
         frames = self._missing()
-        chunk = os.pread(self._fd, self._room(), self.offset)
+        room = self._room()
+        chunk = os.pread(self._fd, room, self.offset)
         if chunk:
             frames.append(
                 {
@@ -68,6 +71,8 @@ class Follower:
             )
             self.offset += len(chunk)
             self._size = max(self._size, self.offset)
+            # Whoever writes the next bytes wakes us; looking again at once doubles the work.
+            self.more = self.final or len(chunk) == room
         elif not frames:
             frames = self._at_end()
         return frames

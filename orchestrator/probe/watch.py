@@ -106,7 +106,7 @@ class Watch:
             self._gone = REBOOTED if rebooted else RELAY_ENDED
         if self._record is not None or self._gone is not None:
             for stream in self._streams.values():
-                stream.more = True
+                stream.more = stream.final = True
 
     def _relay_lives(self, attempt: Frame) -> bool:
         pid, start = int(attempt["relay_pid"]), int(attempt["relay_start"])
