@@ -61,6 +61,7 @@ class Fleet:
             link = Link(target, self._pool.transport(target), self._clock, self._key)
             seen = self._seen[target.name] = _Seen(target, link)
             link.on_state(lambda _: self._changed(target.name))
+            link.begin()
             seen.tasks.append(asyncio.create_task(self._keep(seen), name=f"fleet {target.name}"))
             self._changed(target.name)
         return seen.link

@@ -73,10 +73,14 @@ class Link:
 
         Raises the first attempt's TargetError; the link goes on trying until `close`.
         """
+        self.begin()
+        await self._connected()
+
+    def begin(self) -> None:
+        """Begin to keep the link and wait for nothing: calls from now on wait for it."""
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep(), name=f"link {self.target.name}")
             self._keeper.add_done_callback(self._keeper_ended)
-        await self._connected()
 
     async def close(self) -> None:
         """End the probe and every subscription; the run on the target goes on."""
