@@ -1,0 +1,100 @@
+"""`orch diagnose` reads any log with no daemon and no inventory; its code is 3 for a crash."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ran
+
+Orch = Callable[..., Ran]
+
+CRASH = """\
+step 1 loss 9.1
+Traceback (most recent call last):
+  File "/app/train.py", line 7, in <module>
+    main()
+  File "/app/train.py", line 4, in main
+    raise ValueError("no such layer: \\x1b[31mq9\\x1b[0m")
+ValueError: no such layer: q9
+"""
+PROMISED = (
+    "schema file verdict crash signature title severity transient family fingerprint exception"
+    " root_exception frame in_app_frame rank thread line truncated cause next_steps references"
+    " findings"
+)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without an inventory, with a log that crashed and one that did not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "crash.log").write_text(CRASH)
+    (tmp_path / "fine.log").write_text("step 1\nstep 2\ndone\n")
+    return tmp_path
+
+
+def test_crash_is_3_and_told(logs: Path, orch: Orch) -> None:
+    """The exception, its place and its line, and no daemon started for it."""
+    ran = orch("diagnose", "crash.log")
+    assert ran.code == 3
+    assert "[python_error]" in ran.out
+    assert "  raised  ValueError: no such layer: q9\n" in ran.out
+    assert "  at      /app/train.py:4 in main\n" in ran.out
+    assert not (logs / "state").exists()
+
+
+def test_no_crash_is_0(logs: Path, orch: Orch) -> None:
+    """A log that ends well says so."""
+    ran = orch("diagnose", "fine.log")
+    assert (ran.code, ran.out) == (0, "ok: no crash found\n")
+
+
+def test_document_has_the_promised_keys(logs: Path, orch: Orch) -> None:
+    """--json is the contract's document, its keys in order."""
+    ran = orch("diagnose", "crash.log", "--json")
+    said = json.loads(ran.out)
+    assert list(said)[: len(PROMISED.split())] == PROMISED.split()
+    assert (said["file"], said["crash"], said["signature"]) == ("crash.log", True, "python_error")
+
+
+def test_several_files_are_lines(logs: Path, orch: Orch) -> None:
+    """--jsonl gives one object a file, in their order; 3 where any crashed; --json takes one."""
+    ran = orch("diagnose", "--jsonl", "fine.log", "crash.log")
+    assert ran.code == 3
+    assert [json.loads(line)["crash"] for line in ran.out.splitlines()] == [False, True]
+    assert orch("diagnose", "--json", "fine.log", "crash.log").code == 2
+
+
+def test_standard_input_is_a_log_too(logs: Path) -> None:
+    """`-` reads stdin, and the document says so."""
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "diagnose", "-", "--json"],
+        input=CRASH.encode(),
+        capture_output=True,
+        check=False,
+        timeout=50,
+    )
+    assert (done.returncode, json.loads(done.stdout)["file"]) == (3, "-")
+
+
+def test_file_that_is_not_there_is_2(logs: Path, orch: Orch) -> None:
+    """A wrong name is usage, not a crash."""
+    ran = orch("diagnose", "nope.log")
+    assert (ran.code, ran.err) == (
+        2,
+        "orch: nope.log: No such file or directory. Give a log, or - for stdin.\n",
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_completion_knows_the_commands(shell: str, orch: Orch) -> None:
+    """The script is made from the parser, so it has every command."""
+    ran = orch("completion", shell)
+    assert ran.code == 0
+    assert "diagnose" in ran.out
+    assert "no-deploy" in ran.out
