@@ -1,0 +1,68 @@
+"""Replays of named situations, and an app that plays one while its clock stands still."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.tui import situations
+from tui.app import Dashboard, Options
+from tui.replay import ReplaySource
+
+Made = Callable[..., Dashboard]
+DEADLINE_S = 30.0
+
+
+@pytest.fixture(scope="session")
+def replays(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the replay file of every situation."""
+    folder = tmp_path_factory.mktemp("replays")
+    for name in situations.SITUATIONS:
+        situations.write(name, folder)
+    return folder
+
+
+@pytest.fixture
+def dashboard(replays: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """`dashboard("healthy")`: the app with that situation, `at` seconds from its beginning."""
+    for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+
+    def make(situation: str, *, at: float = 0.0, read_only: bool = False) -> Dashboard:
+        source = ReplaySource(replays / f"{situation}.jsonl", at=at)
+        return Dashboard(source, Options(name="/home/me/inventory.yaml", read_only=read_only))
+
+    return make
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str) -> None:
+    """Wait until it holds; fail with `what` after a generous while."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: never came"
+        await pilot.pause()
+        await asyncio.sleep(0.01)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until the replay was told whole and all that was asked for is there."""
+    await until(pilot, lambda: pilot.app.sight.fleet is not None, "the first snapshot")  # type: ignore[attr-defined]  # a Dashboard
+    await pilot.pause()
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys, and wait after each until all that it asked for is there."""
+    for key in keys:
+        await pilot.press(key)
+        await settle(pilot)
+
+
+def screen_text(pilot: Pilot[None]) -> str:
+    """The screen as lines of text."""
+    strips = pilot.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)

@@ -1,0 +1,512 @@
+"""Named situations as replay files: what the dashboard is looked at and tested with.
+
+`python -m tests.tui.situations FOLDER` writes them all. Nothing in them is random or depends on
+the day.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+NOW = 1_780_000_000.0
+GIB = 1024**3
+Line = dict[str, Any]
+
+FX_LINE = (
+    "RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized"
+    " function. This is not supported at the moment."
+)
+TRACEBACK = f"""\
+Exception in thread Thread-3 (draft):
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/threading.py", line 1045, in _bootstrap_inner
+    self.run()
+  File "/srv/dflash/releases/4be1d0/trainer/draft_pool.py", line 51, in draft
+    logits = self.drafter(hidden)
+  File "/srv/dflash/releases/4be1d0/trainer/dflash_model.py", line 88, in forward
+    return self.block(x, mask)
+  File "/opt/venv/lib/python3.11/site-packages/torch/_dynamo/eval_frame.py", line 736, in compile_wrapper
+    return fn(*args, **kwargs)
+  File "/opt/venv/lib/python3.11/site-packages/torch/fx/_symbolic_trace.py", line 807, in trace
+    raise RuntimeError(
+{FX_LINE}
+"""  # noqa: E501  as it is printed
+FINDING: Line = {
+    "verdict": "crashed",
+    "crash": True,
+    "signature": "fx_trace_race",
+    "title": "FX tracing raced with torch.compile on another thread",
+    "severity": "critical",
+    "exception": {"type": "RuntimeError", "message": FX_LINE.partition(": ")[2]},
+    "frame": {"file": "torch/fx/_symbolic_trace.py", "line": 807, "function": "trace"},
+    "in_app_frame": {"file": "trainer/dflash_model.py", "line": 88, "function": "forward"},
+    "rank": None,
+    "thread": "Thread-3 (draft)",
+    "cause": "Two threads traced at once; torch keeps the flag that says so once for the process.",
+    "next_steps": [
+        "Compile once, before the drafting threads start.",
+        "Or hold one lock around everything that may compile.",
+        "Do not clear the compile cache between runs until one of the two is in place.",
+    ],
+    "references": ["https://pytorch.org/docs/stable/torch.compiler_faq.html"],
+    "evidence": [f"812: {FX_LINE}"],
+    "traceback": TRACEBACK,
+}
+
+
+def gpu(
+    index: int, use: float | None, used: float, run: str | None = None, *, total: float = 80
+) -> Line:
+    """A GPU; memory in GiB."""
+    owner = {"pid": 4200 + index, "memory_bytes": int(used * GIB), "command": "python -m trainer"}
+    if run:
+        owner |= {"run": run, "container": "200", "container_pid": 311 + index}
+    return {
+        "index": index,
+        "uuid": f"GPU-{index:04d}",
+        "name": "NVIDIA H100 80GB HBM3",
+        "memory_used_bytes": int(used * GIB),
+        "memory_total_bytes": int(total * GIB),
+        "utilization_percent": use,
+        "power_w": 90.0 + 5.6 * (use or 0),
+        "temperature_c": 38.0 + 0.3 * (use or 0),
+        "processes": [owner] if used > 1 else [],
+        "extra": {},
+    }
+
+
+def target(name: str = "ct200", gpus: Iterable[Line] = (), **changes: Any) -> Line:
+    """A target that is seen well."""
+    view = {
+        "name": name,
+        "host": "pve1",
+        "transport": "ssh",
+        "runtime": "pct",
+        "container": name.removeprefix("ct"),
+        "link": "connected",
+        "seen_at": NOW - 1,
+        "watched": "probe",
+        "error": None,
+        "gpus": list(gpus),
+        "gpu_source": "nvml",
+        "gpus_at": NOW - 1,
+    }
+    return {**view, **changes}
+
+
+def run(number: int, job: str = "dflash", **changes: Any) -> Line:
+    """A run that trains."""
+    view = {
+        "id": f"{job}-{number}",
+        "job": job,
+        "target": "ct200",
+        "state": "running",
+        "attempt": 1,
+        "exit_code": None,
+        "signal": None,
+        "started_at": NOW - 1810,
+        "ended_at": None,
+        "step": 1240,
+        "loss": 2.9381,
+        "phase": "train",
+        "verdict": None,
+        "incident": None,
+        "link": "connected",
+        "seen_at": NOW - 1,
+        "number": number,
+        "session": job,
+        "directory": f"/srv/dflash/runs/{job}-{number}.k3v9",
+        "release": "4be1d0a9",
+        "why": "hold a lock around compiling",
+        "created_at": NOW - 1830 + number,
+        "metrics": {"tokens_per_s": 10_546.0, "total_steps": 5000, "lr": 1.89e-3},
+        "output_at": NOW - 2,
+        "log_bytes": 0,
+        "detached": False,
+        "forced": False,
+    }
+    return {**view, **changes}
+
+
+def ended(number: int, job: str = "dflash", *, ago: float = 3600, **changes: Any) -> Line:
+    """A run that failed with the race, some time ago."""
+    view = run(
+        number,
+        job,
+        state="failed",
+        exit_code=1,
+        started_at=NOW - ago - 95,
+        created_at=NOW - ago - 97,
+        ended_at=NOW - ago,
+        output_at=NOW - ago,
+        step=120,
+        loss=5.3215,
+        phase="train",
+        verdict=FINDING,
+        why="remove the torch.compile wrapper",
+    )
+    return {**view, **changes}
+
+
+def incident(run_id: str, *, ago: float = 3600, **changes: Any) -> Line:
+    """The race, on that run."""
+    view = {
+        "id": f"i-{run_id.rpartition('-')[2]}7f3k",
+        "run": run_id,
+        "job": run_id.rpartition("-")[0],
+        "target": "ct200",
+        "attempt": 1,
+        "signature": "fx_trace_race",
+        "severity": "critical",
+        "title": FINDING["title"],
+        "state": "open",
+        "fingerprint": "v1:9c2e",
+        "family": "fx_race",
+        "opened_at": NOW - ago,
+        "updated_at": NOW - ago,
+        "resolved_at": None,
+        "occurrences": 1,
+        "same_as": None,
+        "finding": FINDING,
+    }
+    return {**view, **changes}
+
+
+def snapshot(targets: Iterable[Line], runs: Iterable[Line], incidents: Iterable[Line] = ()) -> Line:
+    """A whole snapshot."""
+    return {
+        "cursor": 17,
+        "at": NOW,
+        "daemon": {
+            "running": True,
+            "pid": 4711,
+            "socket": "/run/user/1000/orch/1f.sock",
+            "version": "0.1.0",
+            "inventory": "/home/me/dflash/inventory.yaml",
+            "inventory_error": None,
+            "started_at": NOW - 86_400,
+            "needs": [],
+            "wants": [],
+            "sinks": [],
+            "jobs": [{"name": "dflash", "targets": ["ct200"], "session": "dflash"}],
+        },
+        "targets": list(targets),
+        "runs": list(runs),
+        "incidents": list(incidents),
+    }
+
+
+def step_lines(first: int, last: int, *, ranks: int = 1) -> str:
+    """What a trainer prints for those steps."""
+    lines = []
+    for step in range(first, last + 1):
+        loss = 2.4 + 6.5 * math.exp(-step / 420) + 0.05 * math.sin(step)
+        for rank in range(ranks):
+            tag = f"[rank{rank}]: " if ranks > 1 else ""
+            lines.append(
+                f"{tag}step {step}/5000  loss {loss:.4f}  tok/s 10,546  phase train  lr 1.89e-03"
+            )
+        if step % 50 == 0:
+            lines.append(f"\x1b[36mINFO\x1b[0m checkpoint step-{step:08d} saved in 0.31 s")
+    return "".join(f"{line}\n" for line in lines)
+
+
+START_LINES = (
+    "orch: dflash-3, attempt 1, release 4be1d0a9\n"
+    "W0528 20:12:01.114000 311 torch/_inductor/utils.py:1137] Not enough SMs to use max_autotune_gemm mode\n"  # noqa: E501  as it is printed
+    "compiling the drafter:   0%|          | 0/8\rcompiling the drafter: 100%|##########| 8/8\n"
+)
+
+
+def metrics(first: int, last: int) -> list[Line]:
+    """The metrics file of those steps."""
+    return [
+        {
+            "t": NOW - 2 - (last - step) * 1.4,
+            "step": step,
+            "phase": "train",
+            "loss": 2.4 + 6.5 * math.exp(-step / 420) + 0.05 * math.sin(step),
+            "tokens_per_s": 10_546.0 + 300 * math.sin(step / 9),
+            "grad_norm": 0.8 + 0.2 * math.cos(step / 5),
+        }
+        for step in range(first, last + 1, 5)
+    ]
+
+
+def begin(title: str) -> Line:
+    """The first line."""
+    return {"t": 0, "kind": "begin", "title": title, "now": NOW}
+
+
+def whole(view: Line, t: float = 0) -> Line:
+    """A snapshot event."""
+    return {"t": t, "kind": "snapshot", "snapshot": view}
+
+
+def change(t: float, **parts: list[Line]) -> Line:
+    """A change event, of those targets, runs, incidents."""
+    view = {**snapshot((), ()), "at": NOW + t, "cursor": 17 + int(t * 10), **parts}
+    return {"t": t, "kind": "change", "snapshot": view}
+
+
+def log(run_id: str, text: str, t: float = 0, attempt: int = 1) -> Line:
+    """Bytes of a log."""
+    return {"t": t, "kind": "log", "run": run_id, "attempt": attempt, "text": text}
+
+
+def answer(path: str, document: Line, t: float = 0) -> Line:
+    """An answer to GET or POST."""
+    return {"t": t, "kind": "answer", "path": path, "document": document}
+
+
+BUSY_GPUS = [gpu(index, 97 - index, 61.5 + index, "dflash-3") for index in range(4)] + [
+    gpu(4, 0, 22.4),
+    gpu(5, 0, 0.4),
+    gpu(6, 0, 0.4),
+    gpu(7, 0, 0.4),
+]
+
+
+def nothing() -> list[Line]:
+    """A fresh inventory: a target, no runs."""
+    return [begin("none"), whole(snapshot([target(gpus=[gpu(0, 0, 0.4)])], []))]
+
+
+def healthy() -> list[Line]:
+    """One run trains on four of eight GPUs; it goes on for a while when played."""
+    text = START_LINES + step_lines(1150, 1240)
+    live = run(3, log_bytes=len(text.encode()))
+    lines = [
+        begin("healthy"),
+        log("dflash-3", text),
+        answer("/v1/runs/dflash-3/metrics", {"metrics": metrics(1, 1240)}),
+        answer("/v1/runs/dflash-3/gpus", {"samples": []}),
+        whole(
+            snapshot(
+                [target(gpus=BUSY_GPUS), target("ct201", [gpu(0, 0, 0.4), gpu(1, 0, 0.4)])],
+                [
+                    ended(1, ago=90_000),
+                    ended(2, ago=7_200, state="stopped", exit_code=143, verdict=None),
+                    live,
+                ],
+            )
+        ),
+    ]
+    for second in range(1, 61):
+        more = step_lines(1240 + second, 1240 + second)
+        text += more
+        newer = run(
+            3,
+            step=1240 + second,
+            loss=2.9381 - second / 300,
+            output_at=NOW + second,
+            seen_at=NOW + second,
+            log_bytes=len(text.encode()),
+        )
+        lines += [log("dflash-3", more, t=second), change(second, runs=[newer])]
+    return lines
+
+
+def compiling() -> list[Line]:
+    """The first minutes of a run: no step yet, no output for a while, and that is well."""
+    text = START_LINES
+    live = run(
+        3,
+        step=None,
+        loss=None,
+        phase="compile",
+        started_at=NOW - 75,
+        output_at=NOW - 55,
+        metrics={"total_steps": 5000},
+        log_bytes=len(text.encode()),
+    )
+    gpus = [gpu(index, 3, 12.5, "dflash-3") for index in range(4)]
+    return [
+        begin("compiling"),
+        log("dflash-3", text),
+        answer("/v1/runs/dflash-3/metrics", {"metrics": []}),
+        whole(snapshot([target(gpus=gpus)], [ended(2), live])),
+    ]
+
+
+def stalled() -> list[Line]:
+    """A run that says nothing for ten minutes while its GPUs hold memory and compute nothing."""
+    text = START_LINES + step_lines(1150, 1240)
+    hung = incident(
+        "dflash-3",
+        ago=300,
+        signature="hung",
+        severity="warning",
+        title="No output for 5 min and the GPUs are idle: it hangs",
+        family=None,
+        finding={
+            "signature": "hung",
+            "title": "No output for 5 min and the GPUs are idle: it hangs",
+            "exception": None,
+            "frame": None,
+            "in_app_frame": None,
+            "thread": None,
+            "rank": None,
+            "next_steps": ["Look at its stacks: `orch attach dflash-3`, then py-spy dump."],
+            "traceback": "",
+            "cause": "Silence and idle GPUs together are no compiling and no checkpoint.",
+        },
+    )
+    live = run(3, output_at=NOW - 610, log_bytes=len(text.encode()), incident=hung["id"])
+    gpus = [gpu(index, 0, 61.5, "dflash-3") for index in range(4)]
+    return [
+        begin("stalled"),
+        log("dflash-3", text),
+        answer("/v1/runs/dflash-3/metrics", {"metrics": metrics(1, 1240)}),
+        whole(snapshot([target(gpus=gpus)], [ended(2), live], [hung])),
+    ]
+
+
+def crash_loop() -> list[Line]:
+    """The same race again and again, and what was tried in between."""
+    text = START_LINES + step_lines(60, 120) + TRACEBACK
+    tried = ["first try", "remove the torch.compile wrapper", "clear the compile cache", "one more"]
+    runs = [
+        ended(
+            number,
+            ago=(5 - number) * 900,
+            why=why,
+            log_bytes=len(text.encode()),
+            incident=f"i-{number}7f3k",
+        )
+        for number, why in enumerate(tried, start=1)
+    ]
+    found = [
+        incident(
+            f"dflash-{number}",
+            ago=(5 - number) * 900,
+            same_as="dflash-1" if number > 1 else None,
+            finding={**FINDING, "offset": len((START_LINES + step_lines(60, 120)).encode())},
+        )
+        for number in range(1, 5)
+    ]
+    return [
+        begin("crash loop"),
+        *(log(one["id"], text) for one in runs),
+        *(
+            answer(
+                f"/v1/incidents/{one['id']}/explain",
+                {"text": "what died\nwhy it died", "markdown": "# what died"},
+            )
+            for one in found
+        ),
+        answer(f"/v1/incidents/{found[-1]['id']}/ack", {**found[-1], "state": "acknowledged"}),
+        whole(snapshot([target(gpus=[gpu(n, 0, 0.4) for n in range(8)])], runs, found)),
+    ]
+
+
+def host_lost() -> list[Line]:
+    """A host that was not seen for four minutes: its run is not failed, only unseen."""
+    text = START_LINES + step_lines(1150, 1240)
+    blind = {"link": "unreachable", "seen_at": NOW - 250}
+    gpus = [gpu(index, 95, 61.5, "dflash-3") for index in range(4)]
+    return [
+        begin("host lost"),
+        log("dflash-3", text),
+        answer("/v1/runs/dflash-3/metrics", {"metrics": metrics(1, 1240)}),
+        whole(
+            snapshot(
+                [
+                    target(
+                        gpus=gpus,
+                        error="ssh pve1: no answer for 20 s; trying again in 16 s",
+                        gpus_at=NOW - 250,
+                        **blind,
+                    ),
+                    target("ct201", [gpu(0, 0, 0.4)], host="pve2", watched="shell"),
+                ],
+                [
+                    ended(2),
+                    run(3, output_at=NOW - 252, log_bytes=len(text.encode()), **blind),
+                ],
+            )
+        ),
+    ]
+
+
+def two_hundred() -> list[Line]:
+    """Two hundred runs of four jobs on ten targets."""
+    jobs, runs, found = ("dflash", "eagle", "distil", "probe-sweep"), [], []
+    for number in range(1, 201):
+        job, place = jobs[number % 4], f"ct{200 + number % 10}"
+        if number > 180:
+            view = run(number, job, step=number * 31, loss=2 + (number % 17) / 10)
+            view["output_at"] = NOW - (number % 5) * 40
+        elif number % 3:
+            view = ended(number, job, ago=(201 - number) * 1200, state="finished", exit_code=0)
+            view |= {"step": 5000, "loss": 2.1 + (number % 13) / 20, "verdict": None}
+        else:
+            view = ended(number, job, ago=(201 - number) * 1200)
+        why = f"sweep {number}: learning rate {number / 1e5:.5f}"
+        runs.append({**view, "target": place, "why": why})
+        if number in {150, 180}:
+            found.append(incident(view["id"], ago=(201 - number) * 1200))
+    targets = [
+        target(
+            f"ct{200 + place}",
+            [gpu(n, 90 if n < 6 else 0, 60 if n < 7 else 0.4) for n in range(8)],
+            host=f"pve{place // 4 + 1}",
+        )
+        for place in range(10)
+    ]
+    return [begin("200 runs"), whole(snapshot(targets, runs, found))]
+
+
+def gone() -> list[Line]:
+    """The daemon ended a minute ago; what was seen last is still there."""
+    lines = [line for line in healthy() if line["t"] == 0]
+    reason = "No daemon answers at /run/user/1000/orch/1f.sock (Connection refused)."
+    return [*lines, {"t": 1, "kind": "gone", "reason": reason}]
+
+
+def hostile() -> list[Line]:
+    """A target that writes what a terminal would obey into everything it can."""
+    evil = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b31mred\u202eback"
+    text = f"plain\n{evil} in the log\n\x1b[?1049h\x07bell\ttab\n"
+    live = run(
+        3,
+        why=f"why {evil}",
+        phase=f"train{evil}",
+        log_bytes=len(text.encode()),
+        target="ct200",
+    )
+    return [
+        begin("hostile"),
+        log("dflash-3", text),
+        answer("/v1/runs/dflash-3/metrics", {"metrics": []}),
+        whole(snapshot([target(gpus=BUSY_GPUS, error=f"no route {evil}")], [live])),
+    ]
+
+
+SITUATIONS: dict[str, Callable[[], list[Line]]] = {
+    "none": nothing,
+    "healthy": healthy,
+    "compiling": compiling,
+    "stalled": stalled,
+    "crash-loop": crash_loop,
+    "host-lost": host_lost,
+    "200-runs": two_hundred,
+    "gone": gone,
+    "hostile": hostile,
+}
+
+
+def write(name: str, folder: Path) -> Path:
+    """Write the replay file of a situation."""
+    path = folder / f"{name}.jsonl"
+    lines = "".join(json.dumps(line) + "\n" for line in SITUATIONS[name]())
+    path.write_text(lines, encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    for situation in SITUATIONS:
+        print(write(situation, Path(sys.argv[1])))

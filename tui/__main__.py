@@ -1,0 +1,62 @@
+"""`python -m tui`: options, the source, the app."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.api.location import find_inventory, locate
+from orchestrator.core.errors import OrchError
+from tui.source import LiveSource, Source
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the dashboard and return its exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        source, name, orch = _source(options)
+    except OrchError as error:
+        sys.stderr.write(f"orch: {error}\n")
+        return error.exit_code
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        sys.stderr.write("orch: the dashboard needs a terminal. `orch status` needs none.\n")
+        return 2
+    # Textual takes a third of the time to the first screen, so it comes once the words are right.
+    from tui.app import Dashboard, Options
+
+    app = Dashboard(source, Options(name=name, orch=orch, read_only=options.read_only))
+    app.run()
+    return app.return_code or 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="orch tui", description="The dashboard.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="the inventory (else ORCH_CONFIG, else inventory.yaml here or above)",
+    )
+    parser.add_argument("--replay", metavar="FILE", type=Path, help="play a recorded situation")
+    parser.add_argument(
+        "--read-only", action="store_true", help="refuse whatever changes something"
+    )
+    return parser
+
+
+def _source(options: argparse.Namespace) -> tuple[Source, str, tuple[str, ...]]:
+    """Source, its name, and the argv that calls `orch` for it."""
+    if options.replay is not None:
+        from tui.replay import ReplaySource
+
+        replay = ReplaySource(options.replay)
+        return replay, f"replay: {replay.title}", ()
+    location = locate(find_inventory(options.config, os.environ, Path.cwd()), os.environ)
+    orch = (sys.executable, "-m", "orchestrator", "--config", str(location.inventory))
+    return LiveSource(location), str(location.inventory), orch
+
+
+if __name__ == "__main__":
+    sys.exit(main())
