@@ -61,9 +61,13 @@ def run_there(options: argparse.Namespace) -> NoReturn:
 
 def tui(options: argparse.Namespace) -> NoReturn:
     """Become the dashboard."""
-    said = getattr(options, "config", None)
-    config = ("--config", str(said)) if said else ()
-    _become((sys.executable, "-m", "tui", *config))
+    words: list[str] = []
+    for name in ("config", "replay"):
+        if said := getattr(options, name, None):
+            words += [f"--{name}", said]
+    if getattr(options, "read_only", False):
+        words.append("--read-only")
+    _become((sys.executable, "-m", "tui", *words))
 
 
 def _target(inventory: Inventory, name: str) -> Target:

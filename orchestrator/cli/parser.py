@@ -158,6 +158,11 @@ def _exec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="a target of the inventory")
 
 
+def _tui(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--read-only", action="store_true", help="refuse whatever changes things")
+    parser.add_argument("--replay", metavar="FILE", help="play a recorded situation")
+
+
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
 
@@ -197,7 +202,7 @@ COMMANDS: dict[str, Command] = {
             "status": Command("daemon", "status", "whether it runs, and where", _daemon_status),
         },
     ),
-    "tui": Command("enter", "tui", "the dashboard"),
+    "tui": Command("enter", "tui", "the dashboard", _tui),
     "completion": Command("completion", "completion", "a completion script", _completion),
 }
 
