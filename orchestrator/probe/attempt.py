@@ -28,7 +28,7 @@ LOOK_S = 1.0
 QUIET_ROUNDS = 10
 QUIET_ROUND_S = 0.05
 DRAIN_S = 3.0
-LAST_RETRY_S = 10.0
+LAST_RETRY_S = 5.0
 
 
 def main(directory: str) -> int:
@@ -47,9 +47,12 @@ class Relay:
 
     def __init__(self, directory: str, spec: Spec) -> None:
         self._directory = directory
+        self._attempt_path = os.path.join(directory, ATTEMPT_FILE)
         self._spec = spec
         self._log = LogFile(directory)
+        # Before the fork: where these cannot be written, nothing is started.
         self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
+        attempt_reserved = reserve(self._attempt_path)
         self._poke_fd = self._open_poke()
         self._terminal = os.isatty(0)
         if self._terminal:
@@ -70,7 +73,8 @@ class Relay:
         self._quiet_rounds = 0
         self._next_retry = 0.0
         self._next_look = time.monotonic() + LOOK_S
-        self._write_attempt()
+        write_reserved(attempt_reserved, self._attempt_path, self._record())
+        self._poke(POKE_RECORD)
 
     def _open_poke(self) -> int:
         path = os.path.join(self._directory, POKE_FIFO)
@@ -88,8 +92,8 @@ class Relay:
             # Full: nobody reads, or the reader has a wake-up waiting already.
             pass
 
-    def _write_attempt(self) -> None:
-        record = {
+    def _record(self) -> dict[str, object]:
+        return {
             "run": self._spec["run"],
             "uid": self._spec["uid"],
             "attempt": self._spec["attempt"],
@@ -102,11 +106,6 @@ class Relay:
             "started_at": self._started_at,
             "detached": self._detached,
         }
-        try:
-            write_record(os.path.join(self._directory, ATTEMPT_FILE), record)
-        except OSError as exc:
-            self._log.append(f"orch: cannot write {ATTEMPT_FILE}: {exc}\n".encode())
-        self._poke(POKE_RECORD)
 
     def _forward(self, number: int, _frame: object) -> None:
         """Pass a signal that was meant for the program on to it."""
@@ -218,7 +217,12 @@ class Relay:
         self._pane.lose()
         if self._terminal:
             self._detached = True
-            self._write_attempt()
+            try:
+                write_record(self._attempt_path, self._record())
+            except OSError:
+                # A full disk: that the pane is gone is the least of what is known then.
+                pass
+            self._poke(POKE_RECORD)
 
     def _reap(self, now: float) -> None:
         if self._status is not None:

@@ -44,7 +44,11 @@ def _pane_pids(args: Frame) -> set[int]:
     """Programs in the run's own session; another run may have taken its name since."""
     if not args.get("session"):
         return set()
-    session = Tmux(args.get("socket")).find(args["session"])
+    try:
+        session = Tmux(args.get("socket")).find(args["session"])
+    except Refused:
+        # tmux was removed meanwhile; what the run started is found without it.
+        return set()
     if session is None or (session.run, session.uid) != (args["run"], args["uid"]):
         return set()
     return set(session.pane_pids)

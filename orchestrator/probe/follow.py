@@ -58,7 +58,13 @@ class Follower:
             return []
         frames = self._missing()
         room = self._room()
-        chunk = os.pread(self._fd, room, self.offset)
+        try:
+            chunk = os.pread(self._fd, room, self.offset)
+        except OSError:
+            # A disk or a network file system that fails for now: the next look opens it anew.
+            self.close()
+            self.more = False
+            return frames
         if chunk:
             frames.append(
                 {
@@ -87,7 +93,7 @@ class Follower:
         try:
             # A folder or a FIFO of that name must not stop the probe.
             self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
+        except OSError:
             return False
         return True
 
@@ -115,7 +121,7 @@ class Follower:
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             return
-        records = [json.loads(line) for line in lines if line.strip()]
+        records = [json.loads(line) for line in lines if line.endswith(b"}")]
         fresh = records[self._gaps_told :]
         self._gaps += [gap for gap in fresh if gap["offset"] >= self.offset]
         self._gaps_told = len(records)
@@ -138,7 +144,7 @@ class Follower:
             return self._restart(TRUNCATED)
         try:
             there = os.stat(self._path)
-        except FileNotFoundError:
+        except OSError:
             self.more = False
             return []
         moved = (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev)

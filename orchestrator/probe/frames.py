@@ -34,7 +34,8 @@ Ops of a call (args -> value)
     signal   {attempt_dir, signal} -> {}
     read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
     gpus     {interval_s} -> {source, samples}                   0 stops the stream of `gpus` frames
-    kernel   {since} -> {}                lines from that unix time on, as `kernel` frames
+    kernel   {since} -> {}                lines from that unix time on, as `kernel` frames;
+             only where hello's `features` have `kernel`
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}

@@ -18,6 +18,8 @@ class Pane:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._pending = bytearray()
+        self._notice = 0
+        """How much of what waits is our own notice, at its head."""
         self._not_before = 0.0
         self.gone = False
         """Whether the terminal was taken away; for good, since it cannot be opened again."""
@@ -36,9 +38,10 @@ class Pane:
         newline = self._pending.find(b"\n", cut)
         if newline >= 0:
             cut = newline + 1
-        self.dropped_bytes += cut
+        self.dropped_bytes += cut - self._notice
         notice = f"\r\n[orch] {self.dropped_bytes} bytes not shown here; all are in the log\r\n"
         self._pending[:cut] = notice.encode()
+        self._notice = len(notice)
 
     def wants(self, now: float) -> float | None:
         """Seconds until it can write again; None where nothing waits."""
@@ -56,6 +59,7 @@ class Pane:
             self.lose()
             return
         del self._pending[:written]
+        self._notice = max(0, self._notice - written)
         self._not_before = max(now, self._not_before) + written / BYTES_PER_S
 
     def lose(self) -> None:

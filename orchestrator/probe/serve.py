@@ -17,7 +17,7 @@ from .calls import Calls, op_of
 from .clean_env import clean_own_environment
 from .errors import BadCall, Refused
 from .frames import SILENCE_LIMIT_S, VERSION, Frame
-from .kernel import KernelLog
+from .kernel import DEVICE, KernelLog
 from .lock import take
 from .watches import Watches
 from .wire import Wire
@@ -85,7 +85,7 @@ class Probe:
                 "tmux": _tmux_version(),
                 "generation": self._generation,
                 "time": time.time(),
-                "features": ["pidfd"] if hasattr(os, "pidfd_open") else [],
+                "features": ["kernel"] if os.access(DEVICE, os.R_OK) else [],
             }
         )
         self._wire.flush()

@@ -102,13 +102,16 @@ class Watch:
             self._detached = not self._detached
             self._news.append({"kind": "session", "detached": self._detached})
         if self._record is None and not alive:
-            rebooted = attempt is not None and attempt["boot_id"] != procfs.boot_id()
+            rebooted = attempt is not None and attempt.get("boot_id") != procfs.boot_id()
             self._gone = REBOOTED if rebooted else RELAY_ENDED
         if self._record is not None or self._gone is not None:
             for stream in self._streams.values():
                 stream.more = stream.final = True
 
     def _relay_lives(self, attempt: Frame) -> bool:
+        if not attempt.get("relay_pid"):
+            # Left by the shell fallback, which has no relay: only its exit record can end it.
+            return True
         pid, start = int(attempt["relay_pid"]), int(attempt["relay_start"])
         if self._relay is None:
             self._relay = (pid, start)
