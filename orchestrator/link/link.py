@@ -74,6 +74,7 @@ class Link:
         Raises the first attempt's TargetError; the link goes on trying until `close`.
         """
         self.begin()
+        self.poke()
         await self._connected()
 
     def begin(self) -> None:
@@ -122,21 +123,30 @@ class Link:
         Where the link is down it is tried once more first. CallFailed where the op failed
         there; otherwise another TargetError, and it may have happened all the same.
         """
+        self.poke()
+        probe = await self._probe_within(op, timeout_s)
+        return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, **args)
+
+    async def keep(self, op: str, **args: Any) -> Any:
+        """As `call`, and once more on every new probe: for `gpus` with its interval.
+
+        Where the link is down this fails at once and does not hasten the next attempt, so that
+        a loop around it may turn quickly; the new probe is asked all the same.
+        """
+        self._kept[op] = args
+        probe = await self._probe_within(op, 30.0)
+        return await probe.call(op, **args)
+
+    async def _probe_within(self, op: str, timeout_s: float) -> ProbeChannel:
         try:
             async with asyncio.timeout(timeout_s):
-                probe = await self._connected()
+                return await self._connected()
         except TimeoutError as exc:
             raise Unreachable(
                 f"{self.target.name}: no connection for `{op}` within {timeout_s:g} s.",
                 target=self.target.name,
                 remedy="It is tried again by itself; look at `orch doctor`.",
             ) from exc
-        return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, **args)
-
-    async def keep(self, op: str, **args: Any) -> Any:
-        """As `call`, and once more on every new probe: for `gpus` with its interval."""
-        self._kept[op] = args
-        return await self.call(op, **args)
 
     async def watch(self, name: str, **args: Any) -> Watch:
         """Follow an attempt; `args` are those of the op `watch`, offsets to begin at included.
@@ -210,10 +220,9 @@ class Link:
     # --- the keeper ------------------------------------------------------------------------------
 
     async def _connected(self) -> ProbeChannel:
-        """The live probe, after one more attempt where the link is down."""
+        """The live probe, or that of the attempt that is being made; else why there is none."""
         if self._keeper is None:
             raise Unreachable(f"{self.target.name}: the link is closed.", target=self.target.name)
-        self.poke()
         await self._settled.wait()
         if self._probe is None:
             raise self.problem or Unreachable(

@@ -172,6 +172,16 @@ async def test_a_call_tries_at_once(there: FakeTarget, link: Link) -> None:
     assert await link.call("gpus") == {}
 
 
+async def test_a_call_does_not_wait_for_a_slow_start(there: FakeTarget, link: Link) -> None:
+    """A call's time counts while the probe is being started as well."""
+    there.before_hello = b""
+    starting = asyncio.ensure_future(link.start())
+    await settle()
+    with pytest.raises(Unreachable, match=r"no connection for `gpus` within 0\.05 s"):
+        await link.call("gpus", timeout_s=0.05)
+    starting.cancel()
+
+
 async def test_poke_tries_at_once(there: FakeTarget, link: Link) -> None:
     """A poke ends the back-off, and is nothing to a link that is there."""
     there.transport.problem = Unreachable("no route", target="ct200")
@@ -304,6 +314,21 @@ async def test_kept_call_is_made_again(
         await until(lambda: bool(caplog.records))
     assert there.probe.args_of("gpus") == [{"interval_s": 3}]
     assert link.state is CONNECTED
+
+
+async def test_kept_call_does_not_hasten_a_link(there: FakeTarget, link: Link) -> None:
+    """A kept call on a link that is down fails at once, and leaves the back-off as it is."""
+    there.transport.problem = Unreachable("no route", target="ct200")
+    with pytest.raises(Unreachable):
+        await link.start()
+    opened = len(there.transport.opened)
+    for _ in range(10):
+        with pytest.raises(Unreachable, match="no route"):
+            await link.keep("gpus", interval_s=2)
+    assert len(there.transport.opened) == opened
+    there.transport.problem = None
+    await there.clock.advance(1)
+    await until(lambda: bool(there.probes) and there.probe.args_of("gpus") == [{"interval_s": 2}])
 
 
 async def test_frame_that_is_too_large_to_send(link: Link) -> None:

@@ -29,6 +29,9 @@ class FakeConnection:
 
     most: int
     alive: bool = True
+    fails: Unreachable | None = None
+    """Raised by `start`, after which the connection is dead where it `dies`."""
+    dies: bool = True
     starts: int = 0
     open_now: int = 0
     peak: int = 0
@@ -37,8 +40,9 @@ class FakeConnection:
     async def start(self, line: bytes, target: str) -> Channel:
         await asyncio.sleep(0)
         self.starts += 1
-        if not self.alive:
-            raise Unreachable("the connection was lost", target=target)
+        if self.fails is not None:
+            self.alive = not self.dies
+            raise self.fails
         if self.open_now >= self.most:
             raise ChannelRefused("open failed")
         self.open_now += 1
@@ -161,9 +165,37 @@ async def test_a_connection_that_died_unnoticed_is_replaced() -> None:
     host = FakeHost()
     lane = host.lane()
     (first,) = await _start(lane, 1)
-    host.made[0].alive = False
+    host.made[0].fails = Unreachable("the connection was lost", target="ct200")
     (second,) = await _start(lane, 1)
     assert len(host.made) == 2
+    await first.close()
+    await second.close()
+    await lane.close()
+
+
+async def test_a_command_that_fails_on_a_live_connection() -> None:
+    """An error that is not the connection's own is the caller's, and gives the place back."""
+    host = FakeHost()
+    lane = host.lane()
+    (first,) = await _start(lane, 1)
+    host.made[0].fails = Unreachable("no answer in time", target="ct200")
+    host.made[0].dies = False
+    for _ in range(2 * CHANNELS_PER_CONNECTION):
+        with pytest.raises(Unreachable, match="no answer in time"):
+            await lane.start(b"x", "ct200")
+    assert len(host.made) == 1
+    await first.close()
+    await lane.close()
+
+
+async def test_a_connection_known_to_be_dead_is_not_used() -> None:
+    """A connection that says it is dead is not asked at all."""
+    host = FakeHost()
+    lane = host.lane()
+    (first,) = await _start(lane, 1)
+    host.made[0].alive = False
+    (second,) = await _start(lane, 1)
+    assert [one.starts for one in host.made] == [1, 1]
     await first.close()
     await second.close()
     await lane.close()
