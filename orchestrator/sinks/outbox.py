@@ -55,7 +55,10 @@ class _Lane:
 
     sink: Sink
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: int = 0
+    """Under way now."""
     in_flight: set[str] = field(default_factory=set)
+    """Deliveries that these requests carry."""
     sent_at: deque[float] = field(default_factory=deque)
     """Monotonic times of messages within the window."""
     digest_at: float = float("-inf")
@@ -158,19 +161,21 @@ class Outbox:
         if pause > 0:
             return pause
         now = self._clock.now()
-        heads = [
-            one
-            for one in await self._queue.heads(name, DIGEST_ALERTS + len(lane.in_flight))
-            if one.id not in lane.in_flight
-        ]
+        # One more than can be sent, so that the first one that is not due is seen as well.
+        crowded = self._crowded(lane)
+        room = DIGEST_ALERTS if crowded else MAX_IN_FLIGHT
+        found = await self._queue.heads(name, room + len(lane.in_flight) + 1)
+        heads = [one for one in found if one.id not in lane.in_flight]
         waits = [LOOK_AGAIN_S]
         fresh = [one for one in heads if one.attempts == 0 and one.digest is None]
         for one in heads:
+            if self._crowded(lane) is not crowded:
+                return 0.0
             wait = one.next_at - now
             # Further off than any Retry-After: the wall clock jumped back, and it is due.
             if 0 < wait <= MAX_WAIT_S:
                 waits.append(wait)
-            elif len(lane.in_flight) < MAX_IN_FLIGHT:
+            elif lane.requests < MAX_IN_FLIGHT:
                 waits.append(await self._start(lane, one, fresh, group))
         return min(waits)
 
@@ -187,11 +192,11 @@ class Outbox:
             wait = lane.digest_at + DIGEST_EVERY_S - self._clock.monotonic()
             if wait > 0:
                 return wait
-            bundle = tuple(item for item in fresh if item.id not in lane.in_flight)
             digest = f"digest-{self._clock.new_id(16)}"
-            bundle = tuple(replace(item, digest=digest) for item in bundle)
+            bundle = tuple(replace(item, digest=digest) for item in fresh[:DIGEST_ALERTS])
             await self._queue.bundle(tuple(item.id for item in bundle), digest)
             lane.digest_at = self._clock.monotonic()
+        lane.requests += 1
         lane.in_flight.update(item.id for item in bundle)
         if one.attempts == 0:
             lane.sent_at.append(self._clock.monotonic())
@@ -214,6 +219,7 @@ class Outbox:
             logger.warning("outbox.store_refused", extra={"reason": str(exc)})
             await self._clock.sleep(STORE_PAUSE_S)
         finally:
+            lane.requests -= 1
             lane.in_flight.difference_update(ids)
             lane.wake.set()
 

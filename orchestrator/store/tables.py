@@ -144,7 +144,7 @@ deliveries = Table(
     Column("delivered_at", Float),
     Column("digest", String),
     Column("error", Text),
-    Index(None, "state"),
+    Index(None, "state", "sink", "next_at", "seq"),
     Index(None, "incident", "sink"),
     sqlite_autoincrement=True,
 )

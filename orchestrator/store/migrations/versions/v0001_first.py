@@ -140,7 +140,12 @@ def _queues() -> None:
     op.create_index(
         op.f("ix_deliveries_incident_sink"), "deliveries", ["incident", "sink"], unique=False
     )
-    op.create_index(op.f("ix_deliveries_state"), "deliveries", ["state"], unique=False)
+    op.create_index(
+        op.f("ix_deliveries_state_sink_next_at_seq"),
+        "deliveries",
+        ["state", "sink", "next_at", "seq"],
+        unique=False,
+    )
     op.create_table(
         "actions",
         sa.Column("seq", _SEQ, autoincrement=True, nullable=False),
