@@ -62,7 +62,7 @@ class Parts:
             board = Board(clock)
             pool = Pool()
             stack.push_async_callback(pool.close)
-            fleet = Fleet(pool, clock, board, key=location.state_folder.name)
+            fleet = Fleet(pool, clock, board, key=await _probe_key(store, clock))
             stack.push_async_callback(fleet.close)
             environment = Environment(os.environ, _env_file())
             sinks = make_sinks(file.current().alerts.sinks, clock)
@@ -92,6 +92,15 @@ class Parts:
                 crew=crew,
                 started_at=clock.now(),
             )
+
+
+async def _probe_key(store: Store, clock: Clock) -> str:
+    """Ours on every target: a daemon on another machine may have an inventory of the same path."""
+    key = await store.values.get("probe_key")
+    if key is None:
+        key = clock.new_id(16)
+        await store.values.set("probe_key", key)
+    return str(key)
 
 
 def _env_file() -> Path:

@@ -1,6 +1,7 @@
 """What a person reads of the daemon: runs, logs, incidents, waits. It changes nothing."""
 
 import asyncio
+import codecs
 import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -117,7 +118,8 @@ async def follow(
     """GET /v1/runs/RUN/follow: the log as it grows, and what happens to the run, to its end."""
     run = await parts.store.runs.find(words)
     tail = number(query, "tail")
-    cursor = _Cursor(attempt=max(run.attempt, 1), offset=number(query, "offset") or 0)
+    attempt = number(query, "attempt") or max(run.attempt, 1)
+    cursor = _Cursor(attempt=attempt, offset=number(query, "offset") or 0)
     if tail is not None:
         end = parts.store.logs.end(run.id, cursor.attempt)
         lines = await asyncio.to_thread(last_lines, parts, run, cursor.attempt, tail)
@@ -144,11 +146,16 @@ async def follow(
 ENDED = frozenset({"finished", "failed", "stopped", "lost"})
 
 
+_utf8 = codecs.getincrementaldecoder("utf-8")
+"""A character may be cut by the end of a chunk; what is no UTF-8 shows as U+FFFD."""
+
+
 class _Cursor:
     """Where a reader of a run's logs is, over its attempts."""
 
     def __init__(self, *, attempt: int, offset: int) -> None:
         self.attempt, self.offset = attempt, offset
+        self._decoder = _utf8("replace")
 
     def at_end(self, parts: Parts, run: str, newest: int) -> bool:
         end = parts.store.logs.end(run, self.attempt)
@@ -170,7 +177,7 @@ class _Cursor:
                     }
                 )
             end = offset + len(chunk)
-            text = chunk.decode("utf-8", "replace")
+            text = self._decoder.decode(chunk)
             found.append(
                 {
                     "kind": "log",
@@ -182,7 +189,7 @@ class _Cursor:
             )
             self.offset = end
         if not found and self.attempt < newest:
-            self.attempt, self.offset = self.attempt + 1, 0
+            self.attempt, self.offset, self._decoder = self.attempt + 1, 0, _utf8("replace")
         return found
 
 
@@ -192,10 +199,17 @@ def _news(parts: Parts, run: str, view: Mapping[str, Any], seen: dict[str, Any])
     if seen.get("run") != view:
         seen["run"] = view
         news.append({"kind": "run", "run": view})
-    link = (view["link"], None)
-    if "link" in seen and seen["link"] != link:
-        news.append({"kind": "link", "state": view["link"], "seen_at": view["seen_at"]})
-    seen["link"] = link
+    if seen.setdefault("link", view["link"]) != view["link"]:
+        seen["link"] = view["link"]
+        target = parts.board.view("targets", view["target"]) or {}
+        news.append(
+            {
+                "kind": "link",
+                "state": view["link"],
+                "seen_at": view["seen_at"],
+                "reason": target.get("error"),
+            }
+        )
     for incident_shown in parts.board.views("incidents"):
         key = f"incident {incident_shown['id']}"
         if incident_shown["run"] == run and seen.get(key) != incident_shown:
@@ -211,17 +225,16 @@ async def wait(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     """GET /v1/runs/RUN/wait: answers the moment the expression holds, or after the timeout."""
     run = await parts.store.runs.find(words)
     condition = _condition(query.get("until") or "ended")
-    timeout_s = float(number(query, "timeout") or 0) or None
-    reached, reason = True, ""
+    timeout_s = number(query, "timeout")
     try:
         async with asyncio.timeout(timeout_s):
-            reason = await condition(parts, run)
+            reached, reason = await condition(parts, run)
     except TimeoutError:
-        reached, reason = False, f"not within {timeout_s:g} s"
+        reached, reason = False, f"not within {timeout_s} s"
     return {"reached": reached, "run": await parts.crew.view(run.id), "reason": reason}
 
 
-Condition = Callable[[Parts, Run], Awaitable[str]]
+Condition = Callable[[Parts, Run], Awaitable[tuple[bool, str]]]
 Holds = Callable[[messages.RunView], str | None]
 
 
@@ -229,7 +242,7 @@ def _condition(expression: str) -> Condition:
     kind, _, rest = expression.partition(":")
     match kind:
         case "ended":
-            return _view_condition(lambda _: None)
+            return _view_condition(lambda view: view["state"] if view["state"] in ENDED else None)
         case "crashed":
             return _view_condition(lambda view: "crashed" if view["incident"] else None)
         case "step" if rest.isdigit():
@@ -251,14 +264,16 @@ def _condition(expression: str) -> Condition:
 
 
 def _view_condition(holds: Holds) -> Condition:
-    async def until(parts: Parts, run: Run) -> str:
+    async def until(parts: Parts, run: Run) -> tuple[bool, str]:
         while True:
             rung = asyncio.ensure_future(parts.crew.bell(run.id).wait())
             try:
                 view = await parts.crew.view(run.id)
                 reason = holds(view)
-                if reason is not None or view["state"] in ENDED:
-                    return reason or view["state"]
+                if reason is not None:
+                    return True, reason
+                if view["state"] in ENDED:
+                    return False, f"the run is {view['state']}"
                 await rung
             finally:
                 rung.cancel()
@@ -266,14 +281,12 @@ def _view_condition(holds: Holds) -> Condition:
     return until
 
 
-async def _until_logged(parts: Parts, run: Run, pattern: re.Pattern[str]) -> str:
+async def _until_logged(parts: Parts, run: Run, pattern: re.Pattern[str]) -> tuple[bool, str]:
     rest = ""
     async for message in follow(parts, run.id, {}):
         if message["kind"] == "log":
             *lines, rest = (rest + message["text"]).split("\n")
             for line in lines:
                 if pattern.search(line):
-                    return str(line.strip())
-        if message["kind"] == "end":
-            return str(message["run"]["state"])
-    return ""
+                    return True, line.strip()
+    return False, "the run has ended"
