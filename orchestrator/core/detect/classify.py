@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.core.detect.afterwards import announces_quote
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.places import innermost_in_app
 from orchestrator.core.detect.sighting import Line, Reading, Sighting
@@ -20,6 +21,7 @@ GENERIC = "python_error"
 _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""
 MAX_TRACEBACK_CHARS = 200_000
+MIN_MARGIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Classifier:
         """The signature of an exception: its dotted type, its whole text, and its stack."""
         places = [f"{frame.file}:{frame.function}" for frame in frames]
         for item in self._signatures:
-            if _void(item, said) or not _in_frames(item, places):
+            if _void(item, said.partition("\n")[0]) or not _in_frames(item, places):
                 continue
             types, says = item.matcher("types"), item.matcher("says")
             if (types and types.search(kind)) or (says and says.search(said)):
@@ -167,11 +169,14 @@ class Classifier:
         return Sighting(
             finding=finding,
             key=reading.key,
-            context="dump" if reading.block.note else reading.context or _fault_context(reading.block),
+            context="dump"
+            if reading.block.note
+            else reading.context or _fault_context(reading.block),
             level="" if reading.echoed and not reading.first.prefix.native else reading.level,
             block=True,
             exit_code=meant.exit_code,
             before=reading.before,
+            quoted=_quoted(reading),
         )
 
     def _user_code(self, block: Block) -> Frame | None:
@@ -249,7 +254,9 @@ _EXIT_CODE = re.compile(
     r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b",
     re.IGNORECASE,
 )
-_LOCAL_RANK = re.compile(r"\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with")
+_LOCAL_RANK = re.compile(
+    r"\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with"
+)
 
 
 def _exit_code(text: str) -> int | None:
@@ -318,6 +325,18 @@ def _fault_context(block: Block) -> str:
         return ""
     said = "\n".join(line for part in block.parts for line in part.message)
     return "" if "Fatal Python error" in said or block.headless else "dump"
+
+
+_MARGIN = re.compile(r"^(?:\\?[>|:#*\s]|\\ )+$")
+
+
+def _quoted(reading: Reading) -> bool:
+    """Whether the stack stands in a margin, or under words that announce text which is data."""
+    if reading.block.kind in (Kind.GROUP, Kind.RICH):
+        return False
+    if reading.block.indent >= MIN_MARGIN or (reading.shape and _MARGIN.match(reading.shape)):
+        return True
+    return any(announces_quote(text) for text in reading.before[-2:])
 
 
 def _whole(block: Block) -> bool:

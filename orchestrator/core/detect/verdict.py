@@ -4,11 +4,13 @@ Owns the questions "did it end?" and "which finding explains the end?". Text is 
 read anew.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.core.detect.afterwards import Sign, is_handled, sign_of
 from orchestrator.core.detect.classify import Classifier, by_exit_code
+from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.sighting import Sighting, Spoken
 from orchestrator.core.findings import (
     MAX_EVIDENCE_LINES,
@@ -24,6 +26,7 @@ from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 MAX_FINDINGS = 200
 NEAR_LINES = 3
 _HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
+_LAST_WORDS = re.compile(r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S", re.IGNORECASE)
 _TIERS = {
     "elastic_child_failed": 5,
     "interrupted": 4,
@@ -93,10 +96,46 @@ class _Court:
         fatal = [
             item for item in self._sightings if self._may_end(item) and not self._survived(item)
         ]
+        if not fatal and (last := self._last_words()) is not None:
+            return self._by_last_words(last)
         if not fatal:
             return self._fine(Certainty.LIKELY, "nothing in the text ended the program")
         root = self._root(fatal)
+        if root.finding.signature == "elastic_child_failed" and not root.block:
+            spoken = [s for s in self._said if s.number < root.finding.line][-2:]
+            if words := next((s for s in spoken if _LAST_WORDS.match(s.text)), None):
+                return self._by_last_words(words)
         return self._verdict(root, fatal, Certainty.LIKELY if root.level else Certainty.CERTAIN)
+
+    def _last_words(self) -> Spoken | None:
+        """The log's last telling line where it is an error's sentence, as sys.exit(text) leaves it."""
+        telling = [(item, sign) for item, sign in self._signs if sign is not Sign.NOISE]
+        if not telling:
+            return None
+        item, sign = telling[-1]
+        said = _LAST_WORDS.match(item.text) and item.level in ("", "E", "C")
+        return item if said and sign in (Sign.OTHER, Sign.FAILED) else None
+
+    def _by_last_words(self, last: Spoken) -> Verdict:
+        known = self._classifier.named("python_error")
+        finding = Finding(
+            signature=known.id,
+            role=Role.ROOT,
+            line=last.number,
+            text=last.text,
+            severity=known.severity,
+            transient=known.transient,
+            family=known.id,
+            fingerprint=fingerprint(
+                signature=known.id, exception=None, frame=None, in_app_frame=None, text=last.text
+            ),
+            title="The program gave up with a message",
+            ends="process",
+            last_line=last.number,
+        )
+        sighting = Sighting(finding=finding)
+        verdict = self._verdict(sighting, [sighting], Certainty.LIKELY)
+        return replace(verdict, certainty_reason="the last line is an error's sentence")
 
     def by_record(self, record: ExitRecord) -> Verdict:
         """From how the process ended; the text says why."""
@@ -157,7 +196,7 @@ class _Court:
     # --- did it end? -------------------------------------------------------------------------------
 
     def _may_end(self, item: Sighting) -> bool:
-        if item.context in _HARMLESS_CONTEXTS or item.quoted:
+        if item.context in _HARMLESS_CONTEXTS:
             return False
         return item.level not in ("W", "I", "D") or item.finding.ends == "process"
 
@@ -172,6 +211,8 @@ class _Court:
         if any(sign in (Sign.HANDLED, Sign.RESTART) for _, sign in near):
             return not self._dies_later(item) or bool(alive)
         if item.level and any(is_handled(text) for text in item.before[-1:]):
+            return True
+        if item.quoted and alive:
             return True
         if item.key.startswith("[rank") and item.block and not item.level:
             return done or self._restarted(later)
@@ -220,7 +261,9 @@ class _Court:
         table = next((s for s in fatal if s.exit_code is not None and s.block), None)
         if table is None or any(_tier(s) < 2 for s in fatal if s is not table):
             return fatal
-        lost = [s for s in fatal if s.finding.signature == "nccl_error" and s.finding.rank is not None]
+        lost = [
+            s for s in fatal if s.finding.signature == "nccl_error" and s.finding.rank is not None
+        ]
         if lost and all(s.finding.rank != table.finding.rank for s in lost):
             return [s for s in fatal if s not in lost] or fatal
         return fatal
@@ -322,9 +365,17 @@ def _tier(item: Sighting) -> int:
     """How far from a cause a finding is: 0 names one, 2 lost a peer, 5 only reports an end."""
     signature = item.finding.signature
     if item.exit_code is not None and _only_code(item):
-        by_code = {"segfault": 3 if item.exit_code in _ABORTS else 1, "host_oom": 1, "interrupted": 1}
+        by_code = {
+            "segfault": 3 if item.exit_code in _ABORTS else 1,
+            "host_oom": 1,
+            "interrupted": 1,
+        }
         return by_code.get(signature, _TIERS.get(signature, 0))
-    if signature == "segfault" and item.finding.frame is None and "egmentation" not in item.finding.text:
+    if (
+        signature == "segfault"
+        and item.finding.frame is None
+        and "egmentation" not in item.finding.text
+    ):
         return 3
     return _TIERS.get(signature, 0) + (1 if item.level and item.block else 0)
 

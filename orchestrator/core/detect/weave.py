@@ -83,7 +83,11 @@ class Weaver:
 
     def settle(self) -> list[Reading]:
         """Ends the blocks that are complete: nothing came for a while."""
-        done = [item for item in self.open if item.block.complete or item.block.kind in (Kind.FAULT, Kind.NATIVE)]
+        done = [
+            item
+            for item in self.open
+            if item.block.complete or item.block.kind in (Kind.FAULT, Kind.NATIVE)
+        ]
         self.open = [item for item in self.open if item not in done]
         return done
 
@@ -167,6 +171,8 @@ class Weaver:
         reading = self._reading(line, block)
         if kind is Kind.PYTHON and before:
             block.indent = len(before) - len(before.lstrip())
+            if line.prefix.width:
+                block.indent = max(0, block.indent - 1)
             if before.strip():
                 reading.shape = re.sub(r"\d+", r"\\d+", re.escape(before))
         return reading

@@ -49,6 +49,11 @@ OPEN_FRAME = re.compile(
 """A frame cut in the middle, as a pane does at its right edge."""
 FAULT_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,400})$')
 RICH_FRAME = re.compile("^(?P<file>.{1,1000}):(?P<line>\\d{1,7}) in (?P<function>.{1,200})$")
+NOTEBOOK_FRAME = re.compile(
+    r"^(?:File |(?=/))(?P<file>/[^\s:]{1,800}|~[^\s:]{1,800})(?::(?P<line>\d{1,7}))?(?:,)? in (?P<function>[\w.<>]{1,200})\(.*\)$"
+    r"|^(?:File )?(?P<cell>Cell In\[\d+\]|<ipython-input-[\w-]+>)(?:, line (?P<cell_line>\d{1,7}))?(?:,? in (?P<cell_function>[\w.<>]{1,200}).*)?$"
+)
+_NOTEBOOK_ARROW = re.compile(r"^-+> ?(?P<line>\d{1,7}) ")
 EXCEPTION = re.compile(
     r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?::(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
 )
@@ -86,6 +91,11 @@ _LINKED = re.compile(
     r"|Call using|Original exception|Parameter indices which|In addition, you can set|making sure all"
     r"|To execute this test|Error in Last|If reserved|See documentation|GPU \d+ has|Note:|-- Process"
     r'|"""|Unhandled|Hint|Explanation|Developer debug|For more details|Last call|C\+\+ CapturedTraceback)'
+)
+_FOREIGN = re.compile(
+    r"^(?:\S+:\d+: \w*Warning: |wandb: |srun: |slurmstepd: |make: |\S+@\S+:\S*[#$]|[$#] |Killed\b|Aborted\b"
+    r"|Segmentation fault|\S+ exited with code|(?:INFO|WARNING|ERROR|DEBUG)\b|Exception ignored|\+ \w"
+    r"|(?:[Rr]estart|[Rr]esum|[Rr]etry|[Ss]kip|[Ff]all)\w*\b|Exception in thread|Process \S+:$)"
 )
 _PROGRESS_WORD = re.compile(
     r"^(?:Epoch|Step|Iter|Iteration|Loss|Train|Training|Val|Valid|Eval|Batch|Test|Saving|Saved|Total"
@@ -218,7 +228,7 @@ class Block:
             if len(self.part.frames) < MAX_FRAMES:
                 self.part.frames.append(frame)
             return Offer.TAKEN
-        if OPEN_FRAME.match(text):
+        if OPEN_FRAME.match(text) or self._offer_notebook(text):
             return Offer.TAKEN
         if text[:1] in (" ", "\t"):
             return Offer.TAKEN if self.part.frames else Offer.PASSED
@@ -230,6 +240,25 @@ class Block:
             self._close_part(exception, text)
             return Offer.TAKEN
         return Offer.ENDED if self.note else Offer.PASSED
+
+    def _offer_notebook(self, text: str) -> bool:
+        """Whether the line is IPython's: a frame, or the arrow to its line."""
+        if (found := NOTEBOOK_FRAME.match(text)) is not None:
+            number = found["line"] or found["cell_line"] or "0"
+            place = found["file"] or found["cell"]
+            function = (found["function"] or found["cell_function"] or "<module>").rpartition(".")[
+                2
+            ]
+            self.part.frames.append(Frame(file=place, line=int(number), function=function))
+            return True
+        if (arrow := _NOTEBOOK_ARROW.match(text)) is None:
+            return False
+        if self.part.frames and not self.part.frames[-1].line:
+            last = self.part.frames[-1]
+            self.part.frames[-1] = Frame(
+                file=last.file, line=int(arrow["line"]), function=last.function
+            )
+        return True
 
     def begin_at(self, exception: ExceptionText, text: str) -> None:
         """Starts the block at its exception: what stood above is not in the log."""
@@ -273,6 +302,14 @@ class Block:
             return Offer.TAKEN
         if HEADER.search(text):
             return self._offer_inner(text)
+        if (
+            self.part.exception
+            and "RayTaskError" in self.part.exception.type
+            and (frame := frame_of(text))
+        ):
+            self.parts.append(Part(inner=True, frames=[frame]))
+            self.state, self.indent = "frames", 0
+            return Offer.TAKEN
         if self.kind is Kind.GROUP and bare[:1] in "+|":
             return Offer.TAKEN
         if self._continues(text):
@@ -313,7 +350,7 @@ class Block:
             return True
         if text[:1] in (" ", "\t"):
             return self.blanks == 0 or self.long_message
-        return self.long_message and not going_on(text)
+        return self.long_message and not going_on(text) and not _FOREIGN.match(text)
 
     def _offer_rich(self, text: str) -> Offer:
         if "\u2570" in text:
@@ -359,7 +396,11 @@ class Block:
             self.part.message.append(what[1])
             return Offer.TAKEN
         if not bare or _LINKED.match(bare) or bare.startswith("#"):
-            if bare and len(self.part.message) < MAX_MESSAGE_LINES and not bare.startswith("frame #"):
+            if (
+                bare
+                and len(self.part.message) < MAX_MESSAGE_LINES
+                and not bare.startswith("frame #")
+            ):
                 self.part.message.append(bare)
             return Offer.TAKEN
         return Offer.ENDED

@@ -11,6 +11,17 @@ TRACER_FRAMES = (
 )
 """Functions that trace while they are on the stack. `module_call_wrapper` is none of them: a trace
 in another thread patches nn.Module.__call__ for all."""
+_RACE_STEPS = (
+    "Run one process per GPU (spawn) and let one thread of it call compiled code: the only"
+    ' layout that is right by construction. In this project\'s trainer: layout = "process".',
+    "Until then: hold one readers/writer lock around every compiled call, exclusive for a"
+    " shape, device, dtype or grad mode not seen before.",
+    "Test with a cold compile cache: a warm one skips the trace and hides the race.",
+    "Does not help: error_on_nested_fx_trace=False (runs flex attention dense, many times"
+    " slower, and can leave the flag stuck), a warm-up on one GPU (the device is guarded,"
+    " the next one recompiles), a lock around first calls only (any later recompile kills a"
+    " neighbour), a newer torch (2.14 makes the flag thread-local, other state is not).",
+)
 _RACE_LINKS = (
     "https://github.com/pytorch/pytorch/issues/126024",
     "https://github.com/pytorch/pytorch/issues/118260",
@@ -51,17 +62,7 @@ SIGNATURES: tuple[Signature, ...] = (
             " compile in one thread makes an innocent call of an already compiled function in another"
             " thread raise. The thread that died is the victim; the one that was compiling is the cause."
         ),
-        next_steps=(
-            "Run one process per GPU (spawn) and let one thread of it call compiled code: the only"
-            ' layout that is right by construction. In this project\'s trainer: layout = "process".',
-            "Until then: hold one readers/writer lock around every compiled call, exclusive for a"
-            " shape, device, dtype or grad mode not seen before.",
-            "Test with a cold compile cache: a warm one skips the trace and hides the race.",
-            "Does not help: error_on_nested_fx_trace=False (runs flex attention dense, many times"
-            " slower, and can leave the flag stuck), a warm-up on one GPU (the device is guarded,"
-            " the next one recompiles), a lock around first calls only (any later recompile kills a"
-            " neighbour), a newer torch (2.14 makes the flag thread-local, other state is not).",
-        ),
+        next_steps=_RACE_STEPS,
         transient=True,
         family="compile_thread_race",
         references=_RACE_LINKS,
@@ -70,6 +71,20 @@ SIGNATURES: tuple[Signature, ...] = (
             r"CURRENT_PATCHER is None in finally block",
             r"_is_fx_tracing_flag.{0,60}(?:stuck|left)",
         ),
+    ),
+    signature(
+        id="fx_trace_race",
+        title="torch.compile race: two threads changed one graph while tracing",
+        cause=(
+            "torch 2.14 made the tracing flag thread-local, but parts of a trace are still shared by the"
+            " process: a key that one thread keeps in a graph's metadata was removed by another."
+        ),
+        next_steps=_RACE_STEPS,
+        transient=True,
+        family="compile_thread_race",
+        references=_RACE_LINKS,
+        says=(r"^KeyError: 'custom'",),
+        frames=(r"/torch/(?:fx|_functorch|_dynamo|_inductor)/",),
     ),
     signature(
         id="triton_error",
