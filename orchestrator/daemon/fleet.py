@@ -42,7 +42,7 @@ class Fleet:
     def __init__(self, pool: Pool, clock: Clock, board: Board, key: str) -> None:
         self._pool, self._clock, self._board, self._key = pool, clock, board, key
         self._seen: dict[str, _Seen] = {}
-        self._past: list[_Seen] = []
+        self._leaving: list[asyncio.Task[None]] = []
         self.on_link: list[Callable[[str], None]] = []
         """Called with a target's name when its link changed."""
 
@@ -57,7 +57,8 @@ class Fleet:
         seen = self._seen.get(target.name)
         if seen is None or seen.target != target:
             if seen is not None:
-                self._past.append(seen)
+                # It would fight the new one for the target: both have our key.
+                self._leaving.append(asyncio.create_task(_leave(seen)))
             link = Link(target, self._pool.transport(target), self._clock, self._key)
             seen = self._seen[target.name] = _Seen(target, link)
             link.on_state(lambda _: self._changed(target.name))
@@ -77,12 +78,8 @@ class Fleet:
 
     async def close(self) -> None:
         """End every link; the runs go on."""
-        everyone = [*self._seen.values(), *self._past]
-        tasks = [task for seen in everyone for task in seen.tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(seen.link.close() for seen in everyone))
+        await asyncio.gather(*(_leave(seen) for seen in self._seen.values()))
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def _keep(self, seen: _Seen) -> None:
         target = seen.target
@@ -118,3 +115,10 @@ class Fleet:
         self._board.put("targets", name, view)
         for tell in self.on_link:
             tell(name)
+
+
+async def _leave(seen: _Seen) -> None:
+    for task in seen.tasks:
+        task.cancel()
+    await asyncio.gather(*seen.tasks, return_exceptions=True)
+    await seen.link.close()
