@@ -191,9 +191,9 @@ class Run:
                 self.save()
 
     def train_step(self) -> None:
-        """Launch one optimizer step; its line is written once the next one is launched.
+        """Launch one optimizer step; on CUDA its line is written once the next is launched.
 
-        So on CUDA the host never waits for the step it has just launched.
+        So the host never waits there for the step that it has just launched.
         """
         config = self.config
         began = time.monotonic()
@@ -220,6 +220,8 @@ class Run:
         )  # fmt: skip
         self.flush()
         self.pending = pending
+        if self.device.type == "cpu":
+            self.flush()
 
     def flush(self) -> None:
         """Write the line of the step that was launched last."""

@@ -74,7 +74,7 @@ def trainer(tmp_path: Path) -> Callable[..., Ended]:
             env=clean_env() | (env or {}),
             capture_output=True,
             text=True,
-            timeout=55,
+            timeout=240,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
