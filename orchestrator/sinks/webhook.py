@@ -104,7 +104,7 @@ class WebhookSink:
 
 
 def checked_url(address: str) -> URL | None:
-    """The address, if it is http or https; people run receivers at home, so private ones are fine."""
+    """The address, if it is http or https; private ones too, people run receivers at home."""
     try:
         url = URL(address.strip())
     except ValueError:
