@@ -8,7 +8,8 @@ import os
 
 PENDING_BYTES = 256 * 1024
 KEPT_BYTES = 64 * 1024
-BYTES_PER_S = 4 * 1024 * 1024
+BYTES_PER_S = 1024 * 1024
+"""A hundred screens a second; what tmux draws beyond that costs the program its CPU."""
 WRITE_BYTES = 16 * 1024
 
 

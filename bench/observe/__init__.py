@@ -1,0 +1,1 @@
+"""Figures of observation, each reproducible with one command."""
