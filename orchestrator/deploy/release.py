@@ -6,6 +6,7 @@ the old release or the new one, is the far side's promise (probe/release.py).
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -113,8 +114,7 @@ async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
         workdir=job.workdir,
         digest=bundle.digest,
         entries=bundle.packed,
-        env=dict(job.env),
-        path_first=[job.target.python_folder] if job.target.python_folder else [],
+        **_surroundings(job),
     )
     missing = frozenset(answer["missing"])
     sizes = wire.blobs_of(bundle.manifest.entries)
@@ -150,20 +150,16 @@ async def deploy(
     `inventory` is its digest, kept with the release. DeployError: the old release still is the
     current one, whole. Memory is flat in the size of what is sent.
     """
+    sending = _Sending(caller, job, bundle, plan, on_progress)
     try:
         async with asyncio.TaskGroup() as group:
             described = group.create_task(describe(bundle.folder, inventory=inventory))
-            group.create_task(_send(caller, job, bundle, plan, on_progress))
-        answer = await _commit(caller, job, bundle, plan, described.result(), on_progress)
+            group.create_task(sending.send())
+        return await sending.commit(described.result())
     except ExceptionGroup as failures:
-        await _abandon(caller, job, bundle)
         raise _first(failures) from failures
-    except OrchError:
-        await _abandon(caller, job, bundle)
-        raise
-    return Release(
-        digest=bundle.digest, path=answer["path"], files=bundle.files, bytes=bundle.bytes
-    )
+    finally:
+        await sending.end()
 
 
 async def _asked(caller: Caller, op: str, **args: Any) -> Any:
@@ -172,18 +168,6 @@ async def _asked(caller: Caller, op: str, **args: Any) -> Any:
         return await caller.call(op, **args)
     except CallFailed as exc:
         raise DeployError(exc.message, remedy=exc.remedy) from exc
-
-
-async def _abandon(caller: Caller, job: Job, bundle: Bundle) -> None:
-    """Have what was sent removed; where that fails too, the next deploy does it."""
-    with contextlib.suppress(OrchError):
-        await _asked(
-            caller,
-            "release_abandon",
-            timeout_s=_ABANDON_WITHIN_S,
-            workdir=job.workdir,
-            digest=bundle.digest,
-        )
 
 
 def _first(failures: ExceptionGroup) -> Exception:
@@ -195,79 +179,103 @@ def _first(failures: ExceptionGroup) -> Exception:
     return found
 
 
-async def _send(
-    caller: Caller, job: Job, bundle: Bundle, plan: DeployPlan, on_progress: OnProgress
-) -> None:
-    """Send what is missing, several pieces on their way at once; any order will do there."""
-    seen = 0
+class _Sending:
+    """One deploy under way."""
 
-    def count(size: int) -> None:
-        nonlocal seen
-        seen += size
+    def __init__(
+        self, caller: Caller, job: Job, bundle: Bundle, plan: DeployPlan, on_progress: OnProgress
+    ) -> None:
+        self._caller = caller
+        self._job = job
+        self._bundle = bundle
+        self._plan = plan
+        self._on_progress = on_progress
+        self._bytes_read = 0
+        self._committed = False
+        self._names: dict[str, Any] = {
+            "workdir": job.workdir,
+            "digest": bundle.digest,
+            "deploy": next(_numbers),
+        }
 
-    pieces = read_pieces(bundle, list(plan.missing), piece_bytes=PIECE_BYTES, on_read=count)
-    turn = asyncio.Lock()
+    async def send(self) -> None:
+        """Send what is missing, several pieces on their way at once: any order will do there."""
+        pieces = read_pieces(
+            self._bundle, list(self._plan.missing), piece_bytes=PIECE_BYTES, on_read=self._count
+        )
+        turn = asyncio.Lock()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(SENDERS, 1 + self._plan.bytes_to_send // PIECE_BYTES)):
+                group.create_task(self._send_pieces(pieces, turn))
 
-    async def sender() -> None:
+    def _count(self, size: int) -> None:
+        self._bytes_read += size
+
+    async def _send_pieces(self, pieces: Iterator[bytes], turn: asyncio.Lock) -> None:
         while True:
             async with turn:
                 packed = await asyncio.to_thread(_next_packed, pieces)
-                sent = seen
+                sent = self._bytes_read
             if packed is None:
                 return
             await _asked(
-                caller,
+                self._caller,
                 "release_blobs",
                 timeout_s=_PIECE_WITHIN_S,
-                workdir=job.workdir,
-                digest=bundle.digest,
                 data=packed,
+                **self._names,
             )
-            on_progress(
-                DeployProgress(stage="send", bytes_sent=sent, bytes_total=plan.bytes_to_send)
-            )
+            self._tell("send", sent)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(SENDERS, 1 + plan.bytes_to_send // PIECE_BYTES)):
-            group.create_task(sender())
+    async def commit(self, provenance: Provenance) -> Release:
+        """Have the release built, verified, set up and switched to."""
+        answer = await _asked(
+            self._caller,
+            "release_commit",
+            timeout_s=_SETUP_WITHIN_S if self._plan.setup else _COMMIT_WITHIN_S,
+            on_progress=lambda news: self._tell(
+                news["stage"], self._plan.bytes_to_send, news.get("line", "")
+            ),
+            entries=self._bundle.packed,
+            provenance=provenance.to_json(),
+            **self._names,
+            **_surroundings(self._job),
+        )
+        self._committed = True
+        return Release(
+            digest=self._bundle.digest,
+            path=answer["path"],
+            files=self._bundle.files,
+            bytes=self._bundle.bytes,
+        )
+
+    async def end(self) -> None:
+        """Where nothing was committed, have what was sent removed: else the next deploy does it."""
+        if self._committed:
+            return
+        with contextlib.suppress(OrchError):
+            await self._caller.call("release_abandon", timeout_s=_ABANDON_WITHIN_S, **self._names)
+
+    def _tell(self, stage: str, sent: int, line: str = "") -> None:
+        self._on_progress(
+            DeployProgress(
+                stage=stage, bytes_sent=sent, bytes_total=self._plan.bytes_to_send, line=line
+            )
+        )
+
+
+_numbers = itertools.count(1)
+
+
+def _surroundings(job: Job) -> dict[str, Any]:
+    """In what setup runs on the target."""
+    folder = job.target.python_folder
+    return {"env": dict(job.env), "path_first": [folder] if folder else []}
 
 
 def _next_packed(pieces: Iterator[bytes]) -> str | None:
     piece = next(pieces, None)
     return None if piece is None else wire.pack(piece)
-
-
-async def _commit(
-    caller: Caller,
-    job: Job,
-    bundle: Bundle,
-    plan: DeployPlan,
-    provenance: Provenance,
-    on_progress: OnProgress,
-) -> dict[str, Any]:
-    def told(news: dict[str, Any]) -> None:
-        on_progress(
-            DeployProgress(
-                stage=news["stage"],
-                bytes_sent=plan.bytes_to_send,
-                bytes_total=plan.bytes_to_send,
-                line=news.get("line", ""),
-            )
-        )
-
-    answer: dict[str, Any] = await _asked(
-        caller,
-        "release_commit",
-        timeout_s=_SETUP_WITHIN_S if plan.setup else _COMMIT_WITHIN_S,
-        on_progress=told,
-        workdir=job.workdir,
-        digest=bundle.digest,
-        entries=bundle.packed,
-        env=dict(job.env),
-        path_first=[job.target.python_folder] if job.target.python_folder else [],
-        provenance=provenance.to_json(),
-    )
-    return answer
 
 
 async def rollback(caller: Caller, job: Job, digest: str | None = None) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _arrived(path: bytes, sha: str) -> bool:
 @told
 def blobs(args: Args, _progress: Progress) -> Args:
     """Write parts of files; they may come in any order, and again."""
-    incoming = claim(Workdir(args["workdir"]), args["digest"])
+    incoming = claim(Workdir(args["workdir"]), args["digest"], args["deploy"])
     for sha, offset, content in wire.records(wire.unpack(args["data"])):
         path = os.path.join(incoming, "blobs", sha)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -102,7 +102,7 @@ def commit(args: Args, progress: Progress) -> Args:
     workdir = Workdir(args["workdir"])
     manifest = _understood(args)
     digest = args["digest"]
-    incoming = claim(workdir, digest)
+    incoming = claim(workdir, digest, args["deploy"])
     before = workdir.current()
     with workdir.exclusively():
         final = workdir.release(digest)
@@ -121,7 +121,7 @@ def commit(args: Args, progress: Progress) -> Args:
         setup_ran = _set_up(workdir, package, manifest, setup.Surroundings.of(args), progress)
         _keep_record(workdir, digest, manifest, args.get("provenance") or {})
         workdir.switch(digest)
-    give_up(workdir, digest)
+    give_up(workdir, digest, args["deploy"])
     return {
         "path": package,
         "switched": before != digest,
@@ -192,7 +192,7 @@ def _keep_record(
 @told
 def abandon(args: Args, _progress: Progress) -> Args:
     """Remove what was gathered for a release that will not be committed."""
-    give_up(Workdir(args["workdir"]), args["digest"])
+    give_up(Workdir(args["workdir"]), args["digest"], args["deploy"])
     return {}
 
 

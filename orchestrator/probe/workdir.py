@@ -34,6 +34,7 @@ _TRASH = ".trash-"
 _NEXT = ".next-"
 _RECORD = "release.json"
 _TURN_S = 10.0
+_REMOVALS = 100
 
 
 class Workdir:
@@ -148,16 +149,21 @@ def _clean_one(path: str, name: str) -> None:
 
 # What this process is deploying: incoming folder -> the lock that it holds on it.
 _claims: dict[str, int] = {}
+# Deploys that were given up, and why: what of theirs is still on its way makes no folder anew.
+_given_up: dict[tuple[str, int], OpError] = {}
 _guard = threading.Lock()
 
 
-def claim(workdir: Workdir, digest: str) -> str:
+def claim(workdir: Workdir, digest: str, deploy: int) -> str:
     """The incoming folder of a release, made and held by this process until it is given up.
 
-    What killed deploys left in the working folder is removed first.
+    What killed deploys left in the working folder is removed first. `deploy` is the daemon's
+    number of the deploy that asks.
     """
     path = workdir.incoming(digest)
     with _guard:
+        if (path, deploy) in _given_up:
+            raise _given_up[path, deploy]
         if path in _claims and os.path.isdir(path):
             return path
         _let_go(path)
@@ -167,13 +173,33 @@ def claim(workdir: Workdir, digest: str) -> str:
         return path
 
 
-def give_up(workdir: Workdir, digest: str) -> None:
-    """Remove the incoming folder of a release and let go of it."""
+def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = None) -> None:
+    """Remove the incoming folder of a release and let go of it: it was committed or failed.
+
+    Whatever else is asked for this deploy fails with `why`.
+    """
     path = workdir.incoming(digest)
+    why = why or OpError("DeployError", f"this deploy of {digest} was given up.")
     with _guard:
+        _given_up.setdefault((path, deploy), why)
         if path in _claims:
-            shutil.rmtree(path, ignore_errors=True)
+            # Threads that are writing there still may make a file each meanwhile.
+            for _ in range(_REMOVALS):
+                shutil.rmtree(path, ignore_errors=True)
+                if not os.path.isdir(path):
+                    break
             _let_go(path)
+
+
+def _failed(workdir: Workdir, args: Args, exc: OSError) -> OpError:
+    """What the system refused, as a sentence; why the deploy was given up, where it was."""
+    refused = _refused(workdir.path, exc)
+    if "deploy" not in args:
+        return refused
+    digest, deploy = args["digest"], args["deploy"]
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        give_up(workdir, digest, deploy, refused)
+    return _given_up.get((workdir.incoming(digest), deploy), refused)
 
 
 def _take(path: str) -> int:
@@ -231,9 +257,7 @@ def told(op: Op) -> Op:
         except wire.ManifestError as exc:
             raise OpError("DeployError", f"the deploy was not understood: {exc}.") from exc
         except OSError as exc:
-            if exc.errno in (errno.ENOSPC, errno.EDQUOT) and "digest" in args:
-                give_up(workdir, args["digest"])
-            raise _refused(workdir.path, exc) from exc
+            raise _failed(workdir, args, exc) from exc
 
     return wrapped
 

@@ -18,6 +18,8 @@ class NearCaller:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.sent_bytes = 0
+        self.at_work = 0
+        """Calls that are running in threads, whether or not anybody waits for them."""
 
     async def call(
         self,
@@ -34,10 +36,17 @@ class NearCaller:
         async with asyncio.timeout(timeout_s):
             try:
                 value = await asyncio.to_thread(
-                    OPS[op], travelled, on_progress or (lambda _news: None)
+                    self._work, OPS[op], travelled, on_progress or (lambda _news: None)
                 )
             except OpError as exc:
                 raise CallFailed(
                     exc.message, target="near", op=op, error_type=exc.type, remedy=exc.remedy
                 ) from exc
         return json.loads(json.dumps(value))
+
+    def _work(self, op: Any, args: dict[str, Any], progress: Any) -> Any:
+        self.at_work += 1
+        try:
+            return op(args, progress)
+        finally:
+            self.at_work -= 1

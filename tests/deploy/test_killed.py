@@ -78,10 +78,10 @@ async def test_what_a_killed_transfer_had_sent_is_not_sent_again(
 ) -> None:
     """The blobs that arrived whole are found by the next deploy of the same release."""
     bundle = collect(job, cache=tmp_path / "hashes.json", now=time.time())
-    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed}
+    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed, "deploy": 1}
     send(bundle, args)
     torn = next(iter((workdir / "releases").glob(".incoming-*/blobs/*")))
     torn.write_bytes(torn.read_bytes()[:-1])
     missing = release.offer(args, lambda _: None)["missing"]
     assert missing == [torn.name]
-    places.give_up(places.Workdir(job.workdir), bundle.digest)
+    places.give_up(places.Workdir(job.workdir), bundle.digest, 1)

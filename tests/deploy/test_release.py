@@ -17,7 +17,7 @@ from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.release import DeployPlan, DeployProgress
 
 from .caller import NearCaller
-from .whole import tree_of
+from .whole import leftovers, tree_of
 
 
 def bundled(job: Job) -> Bundle:
@@ -334,3 +334,25 @@ async def test_the_record_beside_a_release_is_whole_json(
     record = json.loads((workdir / "releases" / done.digest / "release.json").read_text())
     assert record["digest"] == done.digest
     assert (record["files"], record["bytes"]) == (done.files, done.bytes)
+
+
+async def test_a_deploy_that_is_cancelled_leaves_nothing_behind(
+    caller: NearCaller, job: Job, package: Path, workdir: Path
+) -> None:
+    """Neither what had come nor what was still on its way."""
+    await deployed(caller, job)
+    (package / "weights.bin").write_bytes(os.urandom(20_000_000))
+    bundle = bundled(job)
+    plan = await release.plan(caller, job, bundle)
+    begun = asyncio.Event()
+    deploying = asyncio.create_task(
+        release.deploy(caller, job, bundle, plan, lambda _: begun.set())
+    )
+    await begun.wait()
+    deploying.cancel()
+    await asyncio.gather(deploying, return_exceptions=True)
+    assert deploying.cancelled()
+    async with asyncio.timeout(20):
+        while caller.at_work:
+            await asyncio.sleep(0.01)
+    assert leftovers(workdir) == []

@@ -32,7 +32,7 @@ def deploy(order: dict[str, Any]) -> None:
         shared=("checkpoints",),
     )
     bundle = collect(job, cache=Path(order["cache"]), now=time.time())
-    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed}
+    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed, "deploy": 1}
     whole.send(bundle, args)
     release.commit({**args, "provenance": {"by": "test"}}, lambda _: None)
 
