@@ -26,7 +26,7 @@ from .wire import Wire
 def main(generation: int, key: str) -> int:
     """Serve until the daemon goes; 0 then, 1 where a newer probe is there."""
     clean_own_environment()
-    probe = Probe(generation)
+    probe = Probe(generation, *_own_pipes())
     probe.greet()
     try:
         lock = take(key, generation)
@@ -42,14 +42,27 @@ def main(generation: int, key: str) -> int:
     os._exit(0)
 
 
+def _own_pipes() -> tuple[int, int]:
+    """The frames' pipes, out of reach of whatever an op starts.
+
+    A command that read our stdin would eat frames, and one that printed would break them.
+    """
+    pipes = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return pipes
+
+
 class Probe:
     """One probe and its loop."""
 
     def __init__(
         self,
         generation: int,
-        stdin: int = 0,
-        stdout: int = 1,
+        stdin: int,
+        stdout: int,
         *,
         silence_s: float = SILENCE_LIMIT_S,
     ) -> None:

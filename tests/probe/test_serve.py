@@ -112,6 +112,16 @@ def test_calls_are_answered_while_a_long_one_runs(probe: Driver, a_run: Run):
     assert not any(f["kind"] == "result" and f["id"] == long for f in probe.frames)
 
 
+def test_what_an_op_starts_can_neither_read_nor_write_frames(probe: Driver):
+    """The probe's own descriptors 0 and 1 are not those of the link."""
+    links = [os.readlink(f"/proc/{probe.popen.pid}/fd/{fd}") for fd in (0, 1, 2)]
+    assert links[0] == "/dev/null"
+    assert links[1] == links[2]
+    assert probe.popen.stdout is not None
+    frames = os.readlink(f"/proc/self/fd/{probe.popen.stdout.fileno()}")
+    assert links[1] != frames
+
+
 def test_a_watch_of_an_attempt_that_is_not_there_is_refused(probe: Driver, a_run: Run):
     """A removed folder is an error of the call."""
     error = probe.result("watch", **a_run.watch(number=77))["error"]
