@@ -80,6 +80,13 @@ def test_text_for_people() -> None:
     assert text.endswith("orch explain i1")
 
 
+def test_digest_for_people() -> None:
+    """A chat gets a digest as one line an incident."""
+    message = Message(id="d", alerts=(alert("i1"), alert("i2")))
+    assert bodies.title(message) == "2 incidents within a minute"
+    assert bodies.text(message).count("crashed: FX tracing race") == 2
+
+
 def test_text_is_cut_in_the_middle() -> None:
     """Even with endless lines a text keeps its limit, its beginning and its end."""
     text = bodies.text(Message(id="x", alerts=(alert(traceback="x" * 90_000),)))

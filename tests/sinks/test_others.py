@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.clock import SystemClock
 from orchestrator.core.model import SinkSpec
-from orchestrator.sinks import Message, Outcome
+from orchestrator.sinks import Message, Outcome, make_sinks
 from orchestrator.sinks.apprise import AppriseSink
 from orchestrator.sinks.command import CommandSink
 from tests.sinks.alerts import alert
@@ -60,6 +61,16 @@ async def test_command_that_fails_is_refused() -> None:
         "fails": "sh ended with 3",
         "hangs": "sleep did not end within 1 s",
     }
+
+
+def test_sinks_are_made_by_their_types() -> None:
+    """Each type of the inventory has its sink; another one is a fault of ours."""
+    types = ("webhook", "apprise", "command")
+    specs = tuple(SinkSpec(name=f"my {kind}", type=kind) for kind in types)
+    made = make_sinks(specs, SystemClock())
+    assert [(one.name, one.type) for one in made] == [(f"my {kind}", kind) for kind in types]
+    with pytest.raises(ValueError, match="sink x has the unknown type pigeon"):
+        make_sinks((SinkSpec(name="x", type="pigeon"),), SystemClock())
 
 
 async def test_apprise_sends_a_text() -> None:

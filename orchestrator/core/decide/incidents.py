@@ -65,7 +65,7 @@ def of_finding(event: FindingSeen) -> Occurrence | None:
         title=finding.title or finding.signature,
         severity=finding.severity,
         fingerprint=finding.fingerprint or _digest(finding.signature, finding.text),
-        family=finding.family,
+        family=_telling(finding.family, finding.signature),
         ends=finding.ends,
         document=document,
         same_as=event.same_as,
@@ -83,7 +83,7 @@ def of_verdict(event: VerdictReached, attempt: Attempt | None) -> Occurrence:
         title=title or signature,
         severity=verdict.severity if verdict.crash else Severity.CRITICAL,
         fingerprint=verdict.fingerprint or _digest(signature, title),
-        family=verdict.family,
+        family=_telling(verdict.family, signature),
         ends=verdict.ends or "process",
         document=verdict.to_json(),
         same_as=event.same_as,
@@ -139,6 +139,12 @@ def to_resolve(view: RunView, unresolved: Iterable[Incident]) -> tuple[Incident,
     mine = {one.id: one for one in unresolved if _number(one.run) <= view.run.number}
     mine |= {one.id: one for one in view.incidents}
     return tuple(one for one in mine.values() if one.state is not IncidentState.RESOLVED)
+
+
+def _telling(family: str | None, signature: str) -> str | None:
+    # A signature without a family of its own is its own one. Two of those (two python_errors) may
+    # have nothing in common: of them only the fingerprint says that they are the same.
+    return None if family == signature else family
 
 
 def _opens(finding: Finding) -> bool:

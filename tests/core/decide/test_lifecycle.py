@@ -126,6 +126,27 @@ def test_sixty_four_ranks_are_one_alert() -> None:
     assert story.sent == [("firing", "cuda_oom")]
 
 
+def test_another_face_of_the_same_race_is_the_same_incident() -> None:
+    """A family joins its faces over time; a family that is only the signature's name does not."""
+    story = Story().running().tell(seen("fx_trace_race", family="fx_trace"))
+    story.tell(seen("segfault", family="fx_trace"), later_s=3600)
+    (incident,) = story.incidents
+    assert (incident.signature, incident.occurrences) == ("fx_trace_race", 2)
+    other = Story().running()
+    for number in (1, 2):
+        one = seen("python_error", family="python_error", fingerprint=f"v1:{number}")
+        other.tell(one, later_s=3600)
+    assert [one.family for one in other.incidents] == [None, None]
+
+
+def test_finish_is_quiet_about_what_was_acknowledged() -> None:
+    """An acknowledged incident is resolved without a second `resolved`."""
+    story = Story().running().tell(seen())
+    story.tell(AckAsked(incident=story.incidents[0].id), story.exited(0), fine())
+    assert story.incidents[0].state is IncidentState.RESOLVED
+    assert [status for status, _ in story.sent] == ["firing", "resolved"]
+
+
 def test_two_deaths_far_apart_are_two_incidents() -> None:
     """What dies an hour after another thread did not die of it."""
     story = Story().running().tell(seen())
