@@ -35,19 +35,23 @@ def diagnose(options: argparse.Namespace) -> int:
 
 def _verdict(file: str) -> Verdict:
     engine = Engine()
+    for piece in chunks_of(file):
+        engine.feed(piece)
+    return engine.close()
+
+
+def chunks_of(file: str) -> Iterator[bytes]:
+    """A log piece by piece, `-` being standard input; UsageError where it cannot be read."""
     if file == "-":
-        for piece in _pieces(sys.stdin.buffer):
-            engine.feed(piece)
-        return engine.close()
+        yield from _pieces(sys.stdin.buffer)
+        return
     try:
         with Path(file).open("rb") as log:
-            for piece in _pieces(log):
-                engine.feed(piece)
+            yield from _pieces(log)
     except OSError as error:
         raise UsageError(
             f"{file}: {error.strerror}.", remedy="Give a log, or - for stdin."
         ) from error
-    return engine.close()
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:

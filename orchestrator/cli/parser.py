@@ -7,10 +7,12 @@ rest of a reading command; help and completion build all.
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
-RUN_HELP = "an id, a unique prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
+from orchestrator.cli.command import Command, add_json, add_run
+from orchestrator.cli.options import MORE
+
 EXIT_CODES = """\
 exit codes: 0 ok; 1 own failure; 2 usage or configuration; 3 a critical finding; 4 a host could
 not be seen; 100 run failed; 102 no such run; 103 run stopped; 124 timeout; 130 interrupted"""
@@ -25,47 +27,26 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-class Command(NamedTuple):
-    """A command: `module` in orchestrator.cli has the function `function(options) -> int`."""
-
-    module: str
-    function: str
-    help: str
-    add: Callable[[argparse.ArgumentParser], None] = lambda _: None
-    takes_rest: bool = False
-    """Whether words after `--` belong to it."""
-    parts: "dict[str, Command] | None" = None
-    """Commands below it, as in `orch daemon start`."""
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
-
-
 def _status(parser: argparse.ArgumentParser) -> None:
-    _json(parser)
+    add_json(parser)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--watch", action="store_true", help="print again whenever it changes")
     group.add_argument("--since", metavar="CURSOR", type=int, help="only what changed after it")
 
 
 def _ps(parser: argparse.ArgumentParser) -> None:
-    _json(parser)
+    add_json(parser)
     parser.add_argument("-a", "--all", action="store_true", help="all runs, not the newest 20")
     parser.add_argument("--job", metavar="JOB", help="runs of one job")
 
 
 def _show(parser: argparse.ArgumentParser) -> None:
-    _run(parser)
-    _json(parser)
+    add_run(parser)
+    add_json(parser)
 
 
 def _logs(parser: argparse.ArgumentParser) -> None:
-    _run(parser)
+    add_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on as the run writes")
     parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt")
@@ -75,8 +56,8 @@ def _logs(parser: argparse.ArgumentParser) -> None:
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
-    _run(parser)
-    _json(parser)
+    add_run(parser)
+    add_json(parser)
     parser.add_argument(
         "--until",
         default="ended",
@@ -89,13 +70,13 @@ def _wait(parser: argparse.ArgumentParser) -> None:
 def _deploy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOB", nargs="*", help="all jobs where none is named")
     parser.add_argument("--dry-run", action="store_true", help="only show the plan")
-    _json(parser)
+    add_json(parser)
 
 
 def _rollback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB")
     parser.add_argument("--to", metavar="RELEASE", help="a release; the one before where left out")
-    _json(parser)
+    add_json(parser)
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -117,24 +98,24 @@ def _launch(parser: argparse.ArgumentParser) -> None:
         "--env", metavar="K=V", action="append", type=_variable, default=[], help="a variable more"
     )
     parser.add_argument("--force", action="store_true", help="launch against a preflight refusal")
-    _json(parser)
+    add_json(parser)
 
 
 def _stop(parser: argparse.ArgumentParser) -> None:
-    _run(parser)
+    add_run(parser)
     parser.add_argument("--grace", metavar="S", type=float, help="seconds from SIGTERM to SIGKILL")
-    _json(parser)
+    add_json(parser)
 
 
 def _incidents(parser: argparse.ArgumentParser) -> None:
-    _json(parser)
+    add_json(parser)
     parser.add_argument("-a", "--all", action="store_true", help="resolved ones too")
     parser.add_argument("--run", metavar="RUN", help="of one run")
 
 
 def _incident(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
-    _json(parser)
+    add_json(parser)
 
 
 def _diagnose(parser: argparse.ArgumentParser) -> None:
@@ -146,12 +127,12 @@ def _diagnose(parser: argparse.ArgumentParser) -> None:
 
 def _alert_test(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sink", metavar="SINK", nargs="?", help="all sinks where none is named")
-    _json(parser)
+    add_json(parser)
 
 
 def _daemon_status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every daemon of this user")
-    _json(parser)
+    add_json(parser)
 
 
 def _exec(parser: argparse.ArgumentParser) -> None:
@@ -176,15 +157,16 @@ COMMANDS: dict[str, Command] = {
     "ps": Command("status", "ps", "runs, newest first", _ps),
     "show": Command("status", "show", "one run, whole", _show),
     "logs": Command("logs", "logs", "what a run wrote", _logs),
-    "top": Command("status", "top", "GPUs of the fleet", _json),
+    "top": Command("status", "top", "GPUs of the fleet", add_json),
     "wait": Command("status", "wait", "return when something has happened to a run", _wait),
     "incidents": Command("incidents", "incidents", "what went wrong", _incidents),
     "explain": Command("incidents", "explain", "cause and next steps of an incident", _incident),
     "ack": Command("incidents", "ack", "say that somebody cares", _incident),
     "diagnose": Command("diagnose", "diagnose", "read any log; needs no daemon", _diagnose),
-    "attach": Command("enter", "attach", "land in a run's tmux session", _run),
+    **MORE,
+    "attach": Command("enter", "attach", "land in a run's tmux session", add_run),
     "exec": Command("enter", "run_there", "a command on a target", _exec, takes_rest=True),
-    "doctor": Command("check", "doctor", "check everything and say the remedy", _json),
+    "doctor": Command("check", "doctor", "check everything and say the remedy", add_json),
     "alert": Command(
         "",
         "",
@@ -197,7 +179,7 @@ COMMANDS: dict[str, Command] = {
         "the daemon of this inventory",
         parts={
             "run": Command("daemon", "run", "be the daemon, in the foreground"),
-            "start": Command("daemon", "start", "start it in the background", _json),
+            "start": Command("daemon", "start", "start it in the background", add_json),
             "stop": Command("daemon", "stop", "end it; runs go on"),
             "status": Command("daemon", "status", "whether it runs, and where", _daemon_status),
         },

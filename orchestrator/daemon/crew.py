@@ -16,7 +16,8 @@ from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Policy
 from orchestrator.core.decide.inputs import Accepted, AckAsked, StopAsked
 from orchestrator.core.decide.lifecycle import decide
-from orchestrator.core.detect.signatures import Signature, parse_rule
+from orchestrator.core.detect.proving import read_rule
+from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Incident, Inventory, Job, Run
 from orchestrator.daemon.board import Bell, Board
@@ -157,7 +158,7 @@ class Crew:
         )
 
     def _rules(self) -> tuple[Signature, ...]:
-        return tuple(parse_rule(rule) for rule in self._inventory().rules)
+        return tuple(read_rule(rule).signature for rule in self._inventory().rules)
 
     async def _policy(self, job: Job) -> Policy:
         silences = await self._store.silences.list()

@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.errors import InventoryError
 from orchestrator.core.inventory import parse_inventory
 from orchestrator.core.model import Inventory
@@ -18,6 +19,7 @@ def read_inventory(path: Path) -> Inventory:
         folder=str(path.parent),
         exists=lambda folder: Path(folder).is_dir(),
         home=str(Path.home()),
+        check_rule=read_rule,
     )
 
 

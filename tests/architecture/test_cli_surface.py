@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.cli.parser import COMMANDS, Command, build_parser, parse
+from orchestrator.cli.command import Command
+from orchestrator.cli.parser import COMMANDS, build_parser, parse
 
 GOLDEN = Path(__file__).parent / "cli_surface.txt"
 

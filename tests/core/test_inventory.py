@@ -52,7 +52,7 @@ alerts:
     ops: {type: webhook, url_env: ORCH_WEBHOOK_URL, secret_env: ORCH_WEBHOOK_SECRET}
     bell: {type: command, command: [notify-send, orch]}
   routes: [{match: {severity: critical}, to: [ops, bell]}]
-rules: [{id: mine, patterns: [oops]}]
+rules: [{name: mine, pattern: oops}]
 """
 
 
@@ -135,7 +135,7 @@ def test_alerts_and_rules_are_kept_as_declared() -> None:
     )
     assert bell.command == ("notify-send", "orch")
     assert inventory.alerts.routes[0].to == ("ops", "bell")
-    assert inventory.rules[0]["id"] == "mine"
+    assert inventory.rules[0]["name"] == "mine"
 
 
 def test_digest_changes_with_the_bytes() -> None:
@@ -204,7 +204,7 @@ def test_names_of_failures_are_those_that_detection_and_restarts_know() -> None:
 
 
 def test_own_rules_may_be_named() -> None:
-    """A rule's id is as good as a signature's, in restart and in stop_on."""
+    """A rule's name is as good as a signature's, in restart and in stop_on."""
     text = WHOLE.replace(b"on: [infra]", b"on: [mine]").replace(b"[thread_death]", b"[mine]")
     job = parse(text).jobs["dflash"]
     assert (job.restart.on, job.watch.stop_on) == (("mine",), ("mine",))

@@ -2,9 +2,9 @@
 
 import hashlib
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.core.errors import InventoryError, Problem
 from orchestrator.core.inventory.document import Document, Location, read_document
@@ -34,14 +34,24 @@ from orchestrator.core.model import (
 
 Value = TypeVar("Value")
 
+CheckRule = Callable[[Mapping[str, Any]], object]
+"""Raises ValueError `KEY: reason` for the first thing wrong with a rule."""
+
 
 def parse_inventory(
-    text: bytes, *, path: str, folder: str, exists: Callable[[str], bool], home: str
+    text: bytes,
+    *,
+    path: str,
+    folder: str,
+    exists: Callable[[str], bool],
+    home: str,
+    check_rule: CheckRule = lambda _: None,
 ) -> Inventory:
     """Read an inventory.
 
     `path` is the file's real path, `folder` its folder, `home` what `~` stands for; `exists` says
-    whether a folder is there. Raises InventoryError with every problem, in order of line.
+    whether a folder is there; `check_rule` reads a rule, which is detection's to know. Raises
+    InventoryError with every problem, in order of line.
     """
     document = read_document(text)
     faults = [*document.faults]
@@ -50,10 +60,22 @@ def parse_inventory(
         found = shape_problems(tree)
         if isinstance(tree, dict):
             found += name_problems(tree, folder=folder, exists=exists)
+            found += _rule_problems(tree.get("rules"), check_rule)
         faults = [(place, document.line(place), sentence) for place, sentence in found]
     if faults:
         raise InventoryError(_problems(faults, path))
     return _Builder(folder, home).inventory(document, text, path)
+
+
+def _rule_problems(rules: object, check_rule: CheckRule) -> Iterator[tuple[Location, str]]:
+    for index, rule in enumerate(rules if isinstance(rules, list) else []):
+        if not isinstance(rule, dict):
+            continue
+        try:
+            check_rule(rule)
+        except ValueError as error:
+            key, _, reason = str(error).partition(": ")
+            yield ("rules", index, key), reason
 
 
 def _problems(faults: list[tuple[Location, int, str]], path: str) -> tuple[Problem, ...]:

@@ -108,7 +108,8 @@ def _job_session(name: str, job: dict[str, Any]) -> Found:
 def _own_rules(tree: dict[str, Any]) -> frozenset[str]:
     rules = tree.get("rules")
     found = rules if isinstance(rules, list) else []
-    return frozenset(str(rule["id"]) for rule in found if isinstance(rule, dict) and "id" in rule)
+    names = (rule.get("class") or rule.get("name") for rule in found if isinstance(rule, dict))
+    return frozenset(str(name) for name in names if name)
 
 
 def _job_failures(name: str, job: dict[str, Any], own: frozenset[str]) -> Found:

@@ -1,0 +1,30 @@
+"""What a command is to the parser, and the options that many of them share."""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+RUN_HELP = "an id, a unique prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
+
+
+class Command(NamedTuple):
+    """A command: `module` in orchestrator.cli has the function `function(options) -> int`."""
+
+    module: str
+    function: str
+    help: str
+    add: Callable[[argparse.ArgumentParser], None] = lambda _: None
+    takes_rest: bool = False
+    """Whether words after `--` belong to it."""
+    parts: "dict[str, Command] | None" = None
+    """Commands below it, as in `orch daemon start`."""
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The word RUN."""
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
