@@ -75,6 +75,8 @@ def start(
     yield begin
     for driver in drivers:
         driver.close()
+    for lock in Path(f"/tmp/orch-{os.getuid()}").glob(f"{folder.name}*.lock"):
+        lock.unlink()
 
 
 @pytest.fixture
