@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import procfs
 from .errors import OpError
-from .tree import inside, read_index, still
+from .tree import Known, inside, read_index, still
 from .workdir import Workdir, told
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _changed(workdir: Workdir, digest: str) -> list[str]:
     """Files of a release that are not any more what was verified."""
     root = os.fsencode(workdir.release(digest))
     index = read_index(root)
-    return [path for path, known in index.items() if not still(inside(root, path), known)]
+    return [path for path, row in index.items() if not still(inside(root, path), Known(*row))]
 
 
 @told

@@ -8,6 +8,7 @@ Stdlib only and Python 3.10.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -29,9 +30,11 @@ _STOCK_RELEASES = 4
 _DIFF = "changes.diff"
 
 
-def _understood(args: Args) -> wire.Manifest:
-    encoded = wire.unpack(args["entries"])
-    if wire.digest_of(encoded) != args["digest"]:
+@functools.lru_cache(maxsize=2)
+def _understood(packed: str, digest: str) -> wire.Manifest:
+    """The manifest of an offer, kept for its commit."""
+    encoded = wire.unpack(packed)
+    if wire.digest_of(encoded) != digest:
         raise wire.ManifestError("the manifest is not the one that the digest names")
     return wire.decode(encoded)
 
@@ -54,7 +57,7 @@ def _stock(workdir: Workdir, digest: str) -> Stock:
 def offer(args: Args, _progress: Progress) -> Args:
     """What of a release is missing here; changes nothing."""
     workdir = Workdir(args["workdir"])
-    manifest = _understood(args)
+    manifest = _understood(args["entries"], args["digest"])
     digest = args["digest"]
     stock = _stock(workdir, digest)
     blobs = os.path.join(os.fsencode(workdir.incoming(digest)), b"blobs")
@@ -100,7 +103,7 @@ def blobs(args: Args, _progress: Progress) -> Args:
 def commit(args: Args, progress: Progress) -> Args:
     """Build, verify, set up and switch; where it fails, `current` is what it was."""
     workdir = Workdir(args["workdir"])
-    manifest = _understood(args)
+    manifest = _understood(args["entries"], args["digest"])
     digest = args["digest"]
     incoming = claim(workdir, digest, args["deploy"])
     before = workdir.current()

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import manifest as wire
 from .errors import OpError
@@ -40,14 +41,28 @@ class Known(NamedTuple):
     inode: int
 
 
-def read_index(release: bytes) -> dict[str, Known]:
+Index = dict[str, list[Any]]
+"""Path -> the fields of a Known, not made into one before it is needed: there are thousands."""
+
+
+def read_index(release: bytes) -> Index:
     """What is known of the files of a release; empty where its index is missing or broken."""
+    path = os.path.join(release, INDEX.encode())
     try:
-        with open(os.path.join(release, INDEX.encode()), "rb") as file:
-            rows = json.loads(file.read())
-        return {path: Known(*row) for path, row in rows.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        found = os.stat(path)
+        return _index_of(path, found.st_ino, found.st_mtime_ns)
+    except (OSError, ValueError):
         return {}
+
+
+@functools.lru_cache(maxsize=4)
+def _index_of(path: bytes, _inode: int, _mtime_ns: int) -> Index:
+    """An offer and its commit read the same ones: an index is written once, by rename."""
+    with open(path, "rb") as file:
+        rows = json.loads(file.read())
+    if not isinstance(rows, dict):
+        raise ValueError("not an index")  # noqa: TRY004  one error for a bad file
+    return rows
 
 
 def sha256_of(path: bytes) -> str:
@@ -59,55 +74,61 @@ def sha256_of(path: bytes) -> str:
     return seen.hexdigest()
 
 
-def still(path: bytes, known: Known) -> bool:
-    """Whether a file still is what it was known as; read only where its stat has changed."""
+def still(path: bytes, known: Known) -> os.stat_result | None:
+    """The stat of a file that still is what it was known as; read only where that has changed."""
     try:
         now = os.lstat(path)
     except OSError:
-        return False
+        return None
     if not stat.S_ISREG(now.st_mode) or now.st_size != known.size:
-        return False
-    if now.st_mtime_ns == known.mtime_ns and now.st_ino == known.inode:
-        return True
-    return sha256_of(path) == known.content
+        return None
+    same = now.st_mtime_ns == known.mtime_ns and now.st_ino == known.inode
+    return now if same or sha256_of(path) == known.content else None
 
 
 class Stock:
-    """The files of older releases, newest first."""
+    """The files of older releases, newest first; an index is read only once it is needed."""
 
     def __init__(self, releases: Iterable[str]) -> None:
         self._waiting = [os.fsencode(release) for release in releases]
-        self._open: list[tuple[bytes, dict[str, Known]]] = []
-        self._by_content: dict[str, list[tuple[bytes, Known]]] = {}
+        self._open: list[tuple[bytes, Index]] = []
+        self._by_content: dict[str, list[tuple[bytes, list[Any]]]] | None = None
 
-    def same_path(self, entry: wire.Entry) -> bytes | None:
-        """A file that holds the entry's content under the entry's own path."""
-        for root, index in self._all():
-            known = index.get(entry.path)
-            if known is not None and known.content == entry.content:
+    def same_path(self, entry: wire.Entry) -> tuple[bytes, os.stat_result] | None:
+        """A file that holds the entry's content under the entry's own path, and its stat."""
+        at = 0
+        while at < len(self._open) or self._open_next():
+            root, index = self._open[at]
+            row = index.get(entry.path)
+            if row is not None and row[0] == entry.content:
                 path = inside(root, entry.path)
-                if still(path, known):
-                    return path
+                found = still(path, Known(*row))
+                if found is not None:
+                    return path, found
+            at += 1
         return None
 
     def anywhere(self, content: str) -> bytes | None:
         """A file that holds the content, under whatever path."""
-        for _ in self._all():
-            for path, known in self._by_content.get(content, ()):
-                if still(path, known):
-                    return path
+        while self._open_next():
+            pass
+        if self._by_content is None:
+            self._by_content = {}
+            for root, index in self._open:
+                for name, row in index.items():
+                    self._by_content.setdefault(row[0], []).append((inside(root, name), row))
+        for path, row in self._by_content.get(content, ()):
+            if still(path, Known(*row)) is not None:
+                return path
         return None
 
-    def _all(self) -> Iterable[tuple[bytes, dict[str, Known]]]:
-        """The releases one after the other; an index is read only once it is needed."""
-        yield from tuple(self._open)
-        while self._waiting:
-            root = self._waiting.pop(0)
-            index = read_index(root)
-            self._open.append((root, index))
-            for path, known in index.items():
-                self._by_content.setdefault(known.content, []).append((inside(root, path), known))
-            yield root, index
+    def _open_next(self) -> bool:
+        if not self._waiting:
+            return False
+        root = self._waiting.pop(0)
+        self._open.append((root, read_index(root)))
+        self._by_content = None
+        return True
 
 
 def inside(root: bytes, path: str) -> bytes:
@@ -122,10 +143,12 @@ class Builder:
         self._root = os.fsencode(root)
         self._blobs = os.fsencode(blobs)
         self._stock = stock
+        self._repairs = os.path.isdir(self._root)
         self._before = read_index(self._root)
+        self._arrived = frozenset(os.listdir(blobs))
         self._folders: set[bytes] = set()
         self._reflinks = True
-        self.index: dict[str, Known] = {}
+        self.index: Index = {}
         self.fresh: list[bytes] = []
         self._placed: dict[str, bytes] = {}
         self.linked = 0
@@ -153,61 +176,67 @@ class Builder:
 
     def _place_file(self, entry: wire.Entry, path: bytes) -> None:
         before = self._before.get(entry.path)
-        standing = before is not None and before.content == entry.content and still(path, before)
-        if not standing:
-            self._put(entry, path)
-        now = os.lstat(path)
+        now = None
+        if before is not None and before[0] == entry.content:
+            now = still(path, Known(*before))
+        if now is None:
+            now = self._put(entry, path)
         if stat.S_IMODE(now.st_mode) != entry.mode:
             os.chmod(path, entry.mode)
-        self.index[entry.path] = Known(
-            entry.content, entry.mode, now.st_size, now.st_mtime_ns, now.st_ino
-        )
+        self.index[entry.path] = [
+            entry.content, entry.mode, now.st_size, now.st_mtime_ns, now.st_ino,
+        ]  # fmt: skip
 
-    def _put(self, entry: wire.Entry, path: bytes) -> None:
-        if os.path.lexists(path):
-            # A release under repair may be in use: its file changes by one rename.
+    def _put(self, entry: wire.Entry, path: bytes) -> os.stat_result:
+        """Make a file, or change it by one rename: a release under repair may be in use."""
+        if not self._repairs or not os.path.lexists(path):
+            now, new = self._fill(entry, path)
+        else:
             fresh = os.path.join(os.path.dirname(path), b".orch-new")
             self._clear(fresh)
-            new = self._fill(entry, fresh)
+            now, new = self._fill(entry, fresh)
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
             os.rename(fresh, path)
-        else:
-            new = self._fill(entry, path)
         if new:
             self.fresh.append(path)
             self._placed.setdefault(entry.content, path)
+        return now
 
-    def _fill(self, entry: wire.Entry, path: bytes) -> bool:
-        """Make a file where nothing stands; whether its bytes are new to the disk."""
-        blob = os.path.join(self._blobs, entry.content.encode())
+    def _fill(self, entry: wire.Entry, path: bytes) -> tuple[os.stat_result, bool]:
+        """Make a file where nothing stands; its stat, and whether its bytes are new to the disk."""
         if entry.size == 0:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-        elif os.path.lexists(blob):
+        elif entry.content in self._placed:
+            self._copy(self._placed[entry.content], path)
+        elif entry.content in self._arrived:
+            blob = os.path.join(self._blobs, entry.content.encode())
             self._require(entry, blob)
             os.rename(blob, path)
-        elif self._share(entry, path):
-            return False
         else:
-            source = self._placed.get(entry.content) or self._stock.anywhere(entry.content)
+            shared = self._share(entry, path)
+            if shared is not None:
+                return shared, False
+            source = self._stock.anywhere(entry.content)
             if source is None:
                 raise _damaged(entry)
             self._copy(source, path)
             self._require(entry, path)
-        return True
+        return os.lstat(path), True
 
-    def _share(self, entry: wire.Entry, path: bytes) -> bool:
-        """Share the blocks of the same path in an older release.
+    def _share(self, entry: wire.Entry, path: bytes) -> os.stat_result | None:
+        """Share the blocks of the same path in an older release; the stat of what was made.
 
         Two paths of one release never share an inode, nor do files of two modes.
         """
-        source = self._stock.same_path(entry)
-        if source is None or stat.S_IMODE(os.lstat(source).st_mode) != entry.mode:
-            return False
-        if not self._reflink(source, path):
-            os.link(source, path)
+        found = self._stock.same_path(entry)
+        if found is None or stat.S_IMODE(found[1].st_mode) != entry.mode:
+            return None
         self.linked += 1
-        return True
+        if self._reflink(found[0], path):
+            return os.lstat(path)
+        os.link(found[0], path)
+        return found[1]
 
     def _copy(self, source: bytes, path: bytes) -> None:
         if not self._reflink(source, path):
@@ -247,7 +276,8 @@ class Builder:
     def _write_index(self) -> None:
         path = os.path.join(self._root, INDEX.encode())
         with open(path + b".new", "w", encoding="ascii") as file:
-            json.dump(self.index, file, separators=(",", ":"))
+            # `json.dump` would not use the encoder in C, and take ten times as long.
+            file.write(json.dumps(self.index, separators=(",", ":")))
         os.rename(path + b".new", path)
         self.fresh.append(path)
 
