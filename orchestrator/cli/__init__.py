@@ -13,10 +13,15 @@
     stop.py        stop
     incidents.py   incidents, explain, ack
     diagnose.py    diagnose
+    silence.py     silence add, ls, expire
     rules.py       rules test
     check.py       doctor, alert test
     daemon.py      daemon run, start, stop, status
-    enter.py       attach, exec, tui
+    enter.py       attach, tui
+    there.py       exec
+    trust.py       trust
+    targets.py     TARGET and HOST -> the inventory's, or ad hoc
+    direct.py      a run by its tmux session, with no daemon in between
     completion.py  completion
 
 The reading path loads no asyncio, aiohttp, pydantic, rich or YAML: a test pins it.

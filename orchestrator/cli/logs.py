@@ -1,15 +1,20 @@
 """logs: what a run wrote, from its first byte or its last lines, and on as it writes."""
 
 import argparse
+import codecs
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
 from orchestrator.cli.follow import Follower, Lines, PlainScreen, matcher, watch
 from orchestrator.cli.reach import connect
 from orchestrator.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.transport.base import Transport
 
 PIECE_BYTES = 1 << 20
 
@@ -24,6 +29,8 @@ def logs(options: argparse.Namespace) -> int:
         wanted = matcher(options.grep)
     except re.error as error:
         raise UsageError(f"--grep {options.grep}: {error}.") from error
+    if options.target is not None:
+        return _direct(options, wanted)
     client = connect(options)
     if options.follow:
         return _follow(options, client)
@@ -77,3 +84,36 @@ def _follow(options: argparse.Namespace, client: Client) -> int:
         return 0
     watch(follower, PlainScreen(), tail=options.lines, wanted=matcher(options.grep))
     return 0
+
+
+def _direct(options: argparse.Namespace, wanted: Callable[[str], bool]) -> int:
+    """The log as it is on the target, with no daemon; `RUN` is a session or a run there."""
+    from orchestrator.cli import direct
+    from orchestrator.cli.targets import target_of
+
+    if options.jsonl or options.attempt is not None:
+        raise UsageError("--jsonl and --attempt are for a run that the daemon knows.")
+    target = target_of(options, options.target)
+    lines = Lines(colour=output.is_coloured(sys.stdout))
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    async def read(transport: "Transport") -> None:
+        session = await direct.session_named(transport, target, options.run)
+        parts = direct.output(
+            transport, target, session, lines=options.lines, follow=options.follow
+        )
+        async for chunk in parts:
+            if options.raw:
+                direct.write_raw(chunk)
+                continue
+            _print(lines.feed(decoder.decode(chunk)), wanted)
+
+    direct.on_target(target, read)
+    _print(lines.close(), wanted)
+    return 0
+
+
+def _print(lines: list[str], wanted: Callable[[str], bool]) -> None:
+    for line in lines:
+        if wanted(line):
+            print(line, flush=True)

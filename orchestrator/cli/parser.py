@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from orchestrator.cli.command import Command, add_json, add_run
 from orchestrator.cli.options import MORE
+from orchestrator.cli.options_reach import REACH, add_target
 
 EXIT_CODES = """\
 exit codes: 0 ok; 1 own failure; 2 usage or configuration; 3 a critical finding; 4 a host could
@@ -47,6 +48,7 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 def _logs(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_target(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on as the run writes")
     parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt")
@@ -103,6 +105,7 @@ def _launch(parser: argparse.ArgumentParser) -> None:
 
 def _stop(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
+    add_target(parser)
     parser.add_argument("--grace", metavar="S", type=float, help="seconds from SIGTERM to SIGKILL")
     add_json(parser)
 
@@ -135,10 +138,6 @@ def _daemon_status(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _exec(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", help="a target of the inventory")
-
-
 def _tui(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--read-only", action="store_true", help="refuse whatever changes things")
     parser.add_argument("--replay", metavar="FILE", help="play a recorded situation")
@@ -164,8 +163,7 @@ COMMANDS: dict[str, Command] = {
     "ack": Command("incidents", "ack", "say that somebody cares", _incident),
     "diagnose": Command("diagnose", "diagnose", "read any log; needs no daemon", _diagnose),
     **MORE,
-    "attach": Command("enter", "attach", "land in a run's tmux session", add_run),
-    "exec": Command("enter", "run_there", "a command on a target", _exec, takes_rest=True),
+    **REACH,
     "doctor": Command("check", "doctor", "check everything and say the remedy", add_json),
     "alert": Command(
         "",

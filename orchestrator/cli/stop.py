@@ -8,9 +8,13 @@ from orchestrator.api.client import quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
 
+DIRECT_GRACE_S = 15.0
+
 
 def stop(options: argparse.Namespace) -> int:
     """Stop a run; prints how it ended and who still holds its GPUs."""
+    if options.target is not None:
+        return _direct(options)
     body = {} if options.grace is None else {"grace_s": options.grace}
     client = connect(options)
     last: Mapping[str, Any] = {}
@@ -25,9 +29,29 @@ def stop(options: argparse.Namespace) -> int:
     return 1 if last.get("remaining") else 0
 
 
-def stopped_text(message: Mapping[str, Any]) -> str:
+def _direct(options: argparse.Namespace) -> int:
+    """End a run by its session on a target, with no daemon."""
+    import asyncio
+
+    from orchestrator.cli import direct
+    from orchestrator.cli.targets import target_of
+
+    target = target_of(options, options.target)
+    session = direct.on_target(
+        target, lambda transport: direct.session_named(transport, target, options.run)
+    )
+    grace_s = DIRECT_GRACE_S if options.grace is None else options.grace
+    answer = asyncio.run(direct.end_run(target, session, grace_s))
+    if options.json:
+        output.print_json({**answer, "run": session.run})
+    else:
+        output.say(stopped_text(answer, name=session.run))
+    return 1 if answer.get("remaining") else 0
+
+
+def stopped_text(message: Mapping[str, Any], *, name: str | None = None) -> str:
     """`run 2 stopped, 3 processes ended; GPUs 0-7 free after 3.2 s`, or who holds them."""
-    name = output.run_name(message["run"])
+    name = name or output.run_name(message["run"])
     if message.get("already"):
         return f"{name} had ended already: {message['run']['state']}"
     ended, remaining = message.get("ended") or [], message.get("remaining") or []

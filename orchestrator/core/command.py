@@ -95,9 +95,13 @@ def shell_line(command: Command) -> bytes:
     return b"cd " + quote(_no_option(command.cwd)) + b" && " + line
 
 
-def marked_line(command: Command) -> bytes:
-    """shell_line, which prints MARK before; the line's own text does not hold MARK's bytes."""
-    return b"printf '\\036orch\\036\\n' && " + shell_line(command)
+def marked_line(command: Command, *, on_stderr: bool = False) -> bytes:
+    """shell_line, which prints MARK before; the line's own text does not hold MARK's bytes.
+
+    `on_stderr`: on stderr as well, for a caller that shows both.
+    """
+    mark = b"printf '\\036orch\\036\\n' && "
+    return mark + (mark.replace(b" &&", b" >&2 &&") if on_stderr else b"") + shell_line(command)
 
 
 def as_argv(command: Command) -> tuple[str | bytes, ...]:

@@ -43,24 +43,35 @@ class HostKey:
     known_hosts_line: str
     known_hosts_file: str
     """Where the line belongs."""
+    known_as: str
+    """The name in front of the line."""
+    known: tuple[str, ...]
+    """Fingerprints that known_hosts has for it: with any, the key has changed."""
 
 
-async def scan_host_key(host: Host) -> HostKey:
-    """Ask a host for its key, past its jumps, and send it nothing else.
+async def untrusted_key(host: Host) -> HostKey | None:
+    """The first key on the way to a host that known_hosts does not accept; None: all are trusted.
 
-    TargetError where it cannot be reached, or a jump is not trusted.
+    A host behind jumps is asked only once its jumps are trusted. TargetError where the way ends
+    before, or where a line of known_hosts forbids the key (@revoked).
     """
     settings = await resolve(host)
     async with contextlib.AsyncExitStack() as stack:
-        tunnel = await _through_jumps(host.name, settings, stack)
-        with _translated(host.name, settings):
-            async with asyncio.timeout(CONNECT_WITHIN_S):
-                key = await asyncssh.get_server_host_key(
-                    settings.hostname, settings.port, tunnel=tunnel, config=None
-                )
-    if key is None:
-        raise Unreachable(f"{host.name}: {settings.address} showed no key.", target=host.name)
-    return _shown(settings, key)
+        tunnel: asyncssh.SSHClientConnection | None = None
+        for hop in (*settings.jumps, settings):
+            witness = _Witness()
+            try:
+                tunnel = await _connect(host.name, hop, tunnel, witness)
+            except HostKeyRefused:
+                if witness.refused is None:
+                    raise
+                return _shown(hop, witness.refused)
+            except AuthRefused:
+                if hop is not settings:
+                    raise
+                return None  # its key was accepted before it refused ours
+            stack.callback(tunnel.close)
+    return None
 
 
 async def connect(host: Host) -> Connection:
@@ -132,11 +143,14 @@ async def _through_jumps(
 
 
 async def _connect(
-    name: str, settings: SshSettings, tunnel: asyncssh.SSHClientConnection | None
+    name: str,
+    settings: SshSettings,
+    tunnel: asyncssh.SSHClientConnection | None,
+    witness: "_Witness | None" = None,
 ) -> asyncssh.SSHClientConnection:
     keys, complaints = _keys(settings)
     trusted = _trusted(settings)
-    witness = _Witness()
+    witness = witness or _Witness()
     agent = settings.agent if not settings.identities_only or keys.identities else None
     with _translated(name, settings, witness, trusted, complaints):
         async with asyncio.timeout(CONNECT_WITHIN_S):
@@ -256,6 +270,8 @@ def _shown(settings: SshSettings, key: asyncssh.SSHKey) -> HostKey:
         fingerprint=key.get_fingerprint(),
         known_hosts_line=f"{where} {kind} {base64.b64encode(key.public_data).decode()}",
         known_hosts_file=settings.known_hosts[0],
+        known_as=where,
+        known=tuple(old.get_fingerprint() for old in _trusted(settings)[0]),
     )
 
 
@@ -315,7 +331,8 @@ def _host_key_refused(
             f"The host key of {where} has CHANGED{key}: it is not the one in {files}. "
             "The host was set up anew, or somebody is in between.",
             target=name,
-            remedy=f"Compare the fingerprint with the host's own, then `orch trust {name}`.",
+            remedy="Compare the fingerprint with the host's own, then "
+            f"`orch trust --replace {name}`.",
         )
     if shown:
         return HostKeyRefused(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -149,3 +150,30 @@ def story(
         return make_orch(local_job(short_folder, command, more))
 
     return tell
+
+
+@pytest.fixture
+def known(short_folder: Path) -> Path:
+    """The known_hosts of a person who has met nobody yet."""
+    return short_folder / "ssh" / "known_hosts"
+
+
+@pytest.fixture
+def bare_orch(xdg: XdgFolders, lab: Lab, known: Path, short_folder: Path, tmp_path: Path) -> Orch:
+    """`orch` where there is no inventory; the user's ssh has a configuration of this test's own.
+
+    ssh takes ~ from passwd and not from HOME, so a real ssh behind a word of ours reads it.
+    """
+    folder = short_folder / "bin"
+    folder.mkdir()
+    config = folder / "config"
+    config.write_text(
+        f"Host box\n  HostName {lab.host.address}\n  Port {lab.host.port}\n  User root\n"
+        f"Host *\n  UserKnownHostsFile {known}\n  IdentityFile {lab.host.identity_file}\n"
+    )
+    (xdg.home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(config, xdg.home / ".ssh" / "config")
+    wrapper = folder / "ssh"
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+    wrapper.chmod(0o755)
+    return Orch(folder=tmp_path, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})

@@ -14,7 +14,7 @@ from orchestrator.core.command import STANDARD_PATH, Command
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, TargetError, Unreachable
 from orchestrator.core.model import Host, Target
 from orchestrator.transport.pool import Pool
-from orchestrator.transport.ssh import scan_host_key
+from orchestrator.transport.ssh import untrusted_key
 from tests.lab import cgroups
 from tests.lab import host as lab_host
 from tests.lab.lab import Lab
@@ -150,11 +150,14 @@ async def test_scanned_key_is_the_one_to_trust(lab: Lab, pool: Pool, tmp_path: P
     """The line that a scan gives, written to the file it names, is what was missing."""
     known = tmp_path / "known_hosts"
     host = replace(host_of(lab), known_hosts=str(known))
-    key = await scan_host_key(host)
+    key = await untrusted_key(host)
+    assert key is not None
+    assert key.known == ()
     assert key.known_hosts_file == str(known)
     assert key.fingerprint in str(await refusal(pool, container(host)))
     known.write_text(key.known_hosts_line + "\n")
     assert (await pool.transport(container(host)).run(ECHO)).stdout == b"here\n"
+    assert await untrusted_key(host) is None
 
 
 async def test_refused_keys(
@@ -265,15 +268,19 @@ async def test_through_a_chain_of_jumps(lab: Lab, pool: Pool, agent: Path, tmp_p
     host = replace(host_of(lab), proxy_jump=f"{jump},{jump}", known_hosts=str(known))
     assert (await pool.transport(container(host)).run(ECHO)).stdout == b"here\n"
     await connections_become(lab, 3)
-    assert (await scan_host_key(host)).key_type == "ssh-ed25519"
+    assert await untrusted_key(host) is None
 
 
 async def test_jump_that_is_not_trusted(lab: Lab, pool: Pool, agent: Path, tmp_path: Path) -> None:
     """An unknown key of a jump stops the way there, and the sentence names the jump's address."""
     own = f"root@localhost:{lab.host.port}"
-    error = await refusal(pool, container(replace(host_of(lab), proxy_jump=own)))
+    host = replace(host_of(lab), proxy_jump=own)
+    error = await refusal(pool, container(host))
     assert isinstance(error, HostKeyRefused)
     assert f"localhost:{lab.host.port}" in str(error)
+    key = await untrusted_key(host)
+    assert key is not None
+    assert (key.known_as, key.known) == (f"[localhost]:{lab.host.port}", ())
 
 
 async def test_as_another_user_inside(lab: Lab, pool: Pool) -> None:

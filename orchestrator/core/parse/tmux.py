@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 
 PANES_FORMAT = (
-    "#{session_name}:#{pane_dead}:#{pane_pid}:#{session_created}:#{@orch_run}:#{@orch_uid}"
+    "#{session_name}:#{pane_dead}:#{pane_pid}:#{session_created}"
+    ":#{@orch_run}:#{@orch_uid}:#{@orch_attempt}"
 )
 """For `list-panes -a -F`; a session's name holds no colon."""
 
@@ -21,6 +22,8 @@ class Session:
     created: int
     run: str | None
     uid: str | None
+    attempt_dir: str | None = None
+    """Folder of the attempt that it shows; None where orch did not start it."""
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
@@ -33,8 +36,8 @@ def parse_sessions(text: str) -> tuple[Session, ...]:
     """Sessions of `list-panes -a -F PANES_FORMAT`, in tmux's order; other lines are passed over."""
     panes: dict[str, list[list[str]]] = {}
     for line in text.splitlines():
-        cells = line.split(":")
-        if len(cells) == 6 and cells[2].isdigit() and cells[3].isdigit():
+        cells = line.split(":", 6)
+        if len(cells) == 7 and cells[2].isdigit() and cells[3].isdigit():
             panes.setdefault(cells[0], []).append(cells)
     return tuple(_session(name, rows) for name, rows in panes.items())
 
@@ -48,6 +51,7 @@ def _session(name: str, rows: list[list[str]]) -> Session:
         created=int(first[3]),
         run=first[4] or None,
         uid=first[5] or None,
+        attempt_dir=first[6] or None,
     )
 
 

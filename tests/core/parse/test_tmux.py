@@ -23,9 +23,9 @@ def test_a_version_is_read(text: str, version: tuple[int, int] | None):
 def test_sessions_are_read_from_their_panes():
     """A session is dead once all its panes are; marks that are not there are None."""
     text = (
-        "dflash:1:4711:1760000000:dflash-3:k3j9x2ma\n"
-        "mine:0:4800:1760000001::\n"
-        "mine:1:4801:1760000001::\n"
+        "dflash:1:4711:1760000000:dflash-3:k3j9x2ma:/srv/a:b/attempt-1\n"
+        "mine:0:4800:1760000001:::\n"
+        "mine:1:4801:1760000001:::\n"
         "no server running on /tmp/tmux-0/default\n"
     )
     assert parse_sessions(text) == (
@@ -36,6 +36,7 @@ def test_sessions_are_read_from_their_panes():
             created=1760000000,
             run="dflash-3",
             uid="k3j9x2ma",
+            attempt_dir="/srv/a:b/attempt-1",
         ),
         Session(
             name="mine", dead=False, pane_pids=(4800, 4801), created=1760000001, run=None, uid=None

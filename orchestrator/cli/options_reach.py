@@ -1,0 +1,40 @@
+"""Options of the commands that reach a target themselves: attach, exec, trust and their like."""
+
+import argparse
+
+from orchestrator.cli.command import Command, add_run
+
+TARGET_HELP = "a target of the inventory, or root@10.1.2.6/pct:200, gpu3, local"
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """--target, which leaves the daemon out."""
+    parser.add_argument(
+        "--target",
+        metavar="TARGET",
+        help="go there with no daemon; RUN is then a tmux session or a run's id on it",
+    )
+
+
+def _attach(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_target(parser)
+
+
+def _exec(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+
+
+def _trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("host", metavar="HOST", help="a host or target, or USER@HOST[:PORT]")
+    parser.add_argument("--yes", action="store_true", help="write the keys without asking")
+    parser.add_argument(
+        "--replace", action="store_true", help="take a key that has changed for the known one"
+    )
+
+
+REACH: dict[str, Command] = {
+    "attach": Command("enter", "attach", "land in a run's tmux session", _attach),
+    "exec": Command("there", "run_there", "a command on a target", _exec, takes_rest=True),
+    "trust": Command("trust", "trust", "show a host's key, and accept it", _trust),
+}
