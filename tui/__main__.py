@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.api.location import find_inventory, locate
 from orchestrator.core.errors import OrchError
+from tui.options import Options
 from tui.source import LiveSource, Source
 
 
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("orch: the dashboard needs a terminal. `orch status` needs none.\n")
         return 2
     # Textual takes a third of the time to the first screen, so it comes once the words are right.
-    from tui.app import Dashboard, Options
+    from tui.app import Dashboard
 
     app = Dashboard(source, Options(name=name, orch=orch, read_only=options.read_only))
     app.run()

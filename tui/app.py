@@ -1,35 +1,35 @@
 """The dashboard's app: takes frames from the source, holds the sight, and moves between screens."""
 
-import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from textual import on, work
 from textual.app import App
 
 from orchestrator.core.errors import OrchError
 from tui import bridge, keys
+from tui.acts import Acts
 from tui.fleet import LIVE, Course, Sight
-from tui.messages import ActionWanted, FrameReceived, RunOpened
+from tui.messages import (
+    ActionWanted,
+    FrameReceived,
+    IncidentOpened,
+    LogPlaceWanted,
+    RunOpened,
+    TopOpened,
+)
+from tui.options import Options
+from tui.palette import KeyCommands
 from tui.screens.fleet import FleetScreen
 from tui.screens.help import HelpScreen
+from tui.screens.incident import IncidentScreen
 from tui.screens.page import Page
 from tui.screens.run import RunScreen
+from tui.screens.top import TopScreen
 from tui.source import Source, run_path
-from tui.text import harmless
+from tui.themes import THEMES
 
 AGEING_S = 1.0
 MAX_BACKFILLS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command line said."""
-
-    name: str
-    """Whose daemon it is: the inventory's path, or a replay's title."""
-    orch: tuple[str, ...] = ()
-    """The command line itself, as argv; empty where there is none to call."""
-    read_only: bool = False
 
 
 class Dashboard(App[None]):
@@ -38,18 +38,28 @@ class Dashboard(App[None]):
     TITLE = "orch"
     CSS_PATH = "app.tcss"
     BINDINGS = keys.bindings("app")
+    COMMANDS = {KeyCommands}
+    ENABLE_COMMAND_PALETTE = True
 
     def __init__(self, source: Source, options: Options) -> None:
         super().__init__()
         self.source = source
         self.options = options
         self.sight = Sight(now=source.now())
+        self._acts = Acts(self, source, options)
         self._courses: dict[str, Course] = {}
         self._backfilled: set[str] = set()
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """A colour of our own, for themes that are not ours."""
+        return {"quiet": "#8d98a5"}
+
     def on_mount(self) -> None:
         """Show the fleet, and begin to listen."""
-        self._open(FleetScreen(self.options.name))
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
+        self._open(FleetScreen(self.options))
         self._watch()
         self.set_interval(AGEING_S, self._age)
 
@@ -118,41 +128,35 @@ class Dashboard(App[None]):
 
     @on(RunOpened)
     def _open_run(self, event: RunOpened) -> None:
-        self._open(RunScreen(event.run, name=self.options.name, source=self.source))
+        self._open(RunScreen(event.run, options=self.options, source=self.source))
 
     def action_act(self, name: str) -> None:
-        """Do what a key or the command palette asks for."""
+        """Do what a key or the command palette asks for, about nothing in particular."""
         self.post_message(ActionWanted(name))
 
     @on(ActionWanted)
     def _act(self, wanted: ActionWanted) -> None:
-        if keys.by_id(wanted.action).changes and self.options.read_only:
-            self.notify("The dashboard was started with --read-only.", severity="warning")
-            return
-        self._perform(wanted)
+        self.run_worker(self._acts.perform(wanted, self.sight), group="acts")
 
-    @work(group="acts")
-    async def _perform(self, wanted: ActionWanted) -> None:
-        match wanted.action:
-            case "start_daemon":
-                await self._start_daemon()
-            case _:
-                raise AssertionError(wanted.action)
+    @on(IncidentOpened)
+    def _open_incident(self, event: IncidentOpened) -> None:
+        self._open(IncidentScreen(event.incident, options=self.options))
 
-    async def _start_daemon(self) -> None:
-        if self.sight.connected:
-            self.notify("A daemon is running already.")
-            return
-        self.notify("Starting the daemon ...")
-        argv = [*self.options.orch, "daemon", "start"]
-        ran = await bridge.in_thread(
-            lambda: subprocess.run(
-                argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
-            )
-        )
-        if ran.returncode:
-            said = harmless(ran.stderr.strip() or f"it left with {ran.returncode}")
-            self.notify(said, title="The daemon did not start", severity="error", timeout=30)
+    @on(LogPlaceWanted)
+    def _open_log(self, event: LogPlaceWanted) -> None:
+        at = (event.attempt, event.offset)
+        self._open(RunScreen(event.run, options=self.options, source=self.source, at=at))
+
+    @on(TopOpened)
+    def _open_top(self) -> None:
+        if not isinstance(self.screen, TopScreen):
+            self._open(TopScreen(self.options))
+
+    def action_theme(self) -> None:
+        """The next look."""
+        names = [theme.name for theme in THEMES]
+        at = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(at + 1) % len(names)]
 
     def action_help(self) -> None:
         """Show every key."""

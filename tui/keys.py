@@ -24,8 +24,8 @@ class Key:
     """Where it works; `app` is everywhere."""
     changes: bool = False
     """Refused with --read-only."""
-    shown: bool = False
-    """In the footer."""
+    shown: tuple[str, ...] = ()
+    """Pages on which it is in the footer."""
     asks: bool = False
     """Asks before it does anything."""
 
@@ -43,7 +43,6 @@ _NAMES = {
     "colon": ":",
     "ctrl+p": "Ctrl+P",
     "space": "Space",
-    "G": "G",
 }
 
 
@@ -55,16 +54,231 @@ KEYS = (
         label="open",
         help="Open what the cursor is on: a run, its incident, a target's GPUs.",
         pages=("fleet", "run", "top"),
-        shown=True,
+        shown=("fleet", "top"),
     ),
     Key(
         id="back",
         keys="escape",
         action="back",
         label="back",
-        help="Go back; leave a filter or a search first.",
+        help="Go back; a filter, a search and marks go first.",
         pages=("run", "incident", "top"),
-        shown=True,
+        shown=("run", "incident", "top"),
+    ),
+    Key(
+        id="all",
+        keys="escape",
+        action="back",
+        label="all",
+        help="Leave the filter, then the order and the groups.",
+        pages=("fleet",),
+    ),
+    Key(
+        id="filter",
+        keys="slash",
+        action="filter",
+        label="filter",
+        help="Show only runs with these words in them.",
+        pages=("fleet",),
+        shown=("fleet",),
+    ),
+    Key(
+        id="order",
+        keys="o",
+        action="order",
+        label="order",
+        help="Sort: newest, trouble, longest silent, lowest loss, name.",
+        pages=("fleet",),
+    ),
+    Key(
+        id="group",
+        keys="g",
+        action="group",
+        label="group",
+        help="Put runs under a heading for each target, job or state.",
+        pages=("fleet",),
+    ),
+    Key(
+        id="search",
+        keys="slash",
+        action="search",
+        label="search",
+        help="Search the whole log; a regular expression, small letters match large ones.",
+        pages=("run",),
+        shown=("run",),
+    ),
+    Key(
+        id="next_match",
+        keys="n",
+        action="search_on(1)",
+        label="next",
+        help="Go to the next match, further down.",
+        pages=("run",),
+    ),
+    Key(
+        id="previous_match",
+        keys="N",
+        action="search_on(-1)",
+        label="previous",
+        help="Go to the match before, further up.",
+        pages=("run",),
+    ),
+    Key(
+        id="finding",
+        keys="f",
+        action="finding",
+        label="finding",
+        help="Go to the place in the log that the incident speaks of.",
+        pages=("run", "incident"),
+        shown=("incident",),
+    ),
+    Key(
+        id="pause",
+        keys="space",
+        action="pause",
+        label="pause",
+        help="Stop following the log, or follow it again.",
+        pages=("run",),
+        shown=("run",),
+    ),
+    Key(
+        id="wrap",
+        keys="w",
+        action="wrap",
+        label="wrap",
+        help="Wrap long lines, or cut them and look sideways with Left and Right.",
+        pages=("run",),
+    ),
+    Key(
+        id="rank",
+        keys="R",
+        action="rank",
+        label="rank",
+        help="Show one rank after the other, then all again.",
+        pages=("run",),
+    ),
+    Key(
+        id="level",
+        keys="l",
+        action="level",
+        label="level",
+        help="Show all lines, then warnings and errors, then errors.",
+        pages=("run",),
+    ),
+    Key(
+        id="metrics",
+        keys="m",
+        action="metrics",
+        label="metrics",
+        help="Show or hide the plots: loss, speed, gradient norm.",
+        pages=("run",),
+    ),
+    Key(
+        id="copy",
+        keys="y",
+        action="copy",
+        label="copy",
+        help="Copy the lines on the screen to the clipboard, through the terminal.",
+        pages=("run", "incident"),
+    ),
+    Key(
+        id="save",
+        keys="W",
+        action="save",
+        label="save",
+        help="Save the whole log as a file in the folder the dashboard was started in.",
+        pages=("run",),
+    ),
+    Key(
+        id="incident",
+        keys="i",
+        action="incident",
+        label="incident",
+        help="Open the run's incident: what died, where, why, what to do.",
+        pages=("fleet", "run"),
+        shown=("run",),
+    ),
+    Key(
+        id="deploy",
+        keys="d",
+        action="act('deploy')",
+        label="deploy",
+        help="Ship the job's package; shows the plan and asks.",
+        pages=("fleet", "run", "incident"),
+        changes=True,
+        asks=True,
+        shown=("fleet",),
+    ),
+    Key(
+        id="run",
+        keys="r",
+        action="act('run')",
+        label="run",
+        help="Launch the job; asks why.",
+        pages=("fleet", "run", "incident"),
+        changes=True,
+        asks=True,
+        shown=("fleet", "incident"),
+    ),
+    Key(
+        id="stop",
+        keys="s",
+        action="act('stop')",
+        label="stop",
+        help="Stop the run; asks.",
+        pages=("fleet", "run", "incident"),
+        changes=True,
+        asks=True,
+        shown=("fleet", "run"),
+    ),
+    Key(
+        id="rollback",
+        keys="B",
+        action="act('rollback')",
+        label="roll back",
+        help="Make an earlier release the current one; asks which.",
+        pages=("fleet", "run"),
+        changes=True,
+        asks=True,
+    ),
+    Key(
+        id="ack",
+        keys="A",
+        action="act('ack')",
+        label="ack",
+        help="Say that somebody cares about the incident.",
+        pages=("fleet", "run", "incident"),
+        changes=True,
+        shown=("incident",),
+    ),
+    Key(
+        id="attach",
+        keys="a",
+        action="act('attach')",
+        label="attach",
+        help="Land in the run's tmux session; detaching (Ctrl+B d) comes back here.",
+        pages=("fleet", "run", "incident"),
+        changes=True,
+        shown=("fleet", "run"),
+    ),
+    Key(
+        id="shell",
+        keys="x",
+        action="act('shell')",
+        label="shell",
+        help="A shell on the target; leaving it comes back here.",
+        pages=("fleet", "run", "incident", "top"),
+        changes=True,
+        shown=("top",),
+    ),
+    Key(
+        id="edit",
+        keys="e",
+        action="act('edit')",
+        label="edit inventory",
+        help="Open the inventory in $VISUAL or $EDITOR.",
+        pages=("app",),
+        changes=True,
     ),
     Key(
         id="start_daemon",
@@ -76,13 +290,37 @@ KEYS = (
         changes=True,
     ),
     Key(
+        id="top",
+        keys="t",
+        action="top",
+        label="GPUs",
+        help="The GPUs of the fleet, and what holds them.",
+        pages=("fleet", "run", "incident"),
+    ),
+    Key(
+        id="theme",
+        keys="T",
+        action="theme",
+        label="theme",
+        help="Dark, light, or no colours.",
+        pages=("app",),
+    ),
+    Key(
+        id="palette",
+        keys="ctrl+p,colon",
+        action="command_palette",
+        label="commands",
+        help="Find anything that can be done, by its name.",
+        pages=("app",),
+    ),
+    Key(
         id="help",
         keys="question_mark",
         action="help",
         label="help",
         help="Show this list.",
         pages=("app",),
-        shown=True,
+        shown=("app",),
     ),
     Key(
         id="quit",
@@ -91,7 +329,7 @@ KEYS = (
         label="quit",
         help="Leave the dashboard; runs and the daemon go on.",
         pages=("app",),
-        shown=True,
+        shown=("app",),
     ),
 )
 
@@ -106,6 +344,13 @@ def by_id(name: str) -> Key:
     return next(key for key in KEYS if key.id == name)
 
 
+def of_action(page: str, action: str, parameters: tuple[object, ...]) -> Key | None:
+    """The key of a page that does that action."""
+    words = ", ".join(map(repr, parameters))
+    names = {action, f"{action}({words})"}
+    return next((key for key in at(page) if key.action in names), None)
+
+
 def bindings(page: str) -> list[BindingType]:
     """A page's keys as Textual takes them."""
     return [
@@ -113,7 +358,7 @@ def bindings(page: str) -> list[BindingType]:
             key.keys,
             key.action,
             key.label,
-            show=key.shown,
+            show=page in key.shown,
             key_display=key.names,
             tooltip=key.help,
             id=f"{page}.{key.id}",

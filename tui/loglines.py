@@ -5,7 +5,7 @@ does not know how lines are painted. A line's offset is its name: it never chang
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from orchestrator.core.parse.terminal import clean, read_prefix
@@ -27,6 +27,11 @@ class LogLine:
     text: str
     rank: int | None
     level: str
+
+
+def shown_text(raw: bytes) -> str:
+    """One line as a terminal would show it in the end."""
+    return text.harmless(clean(raw)[-1])
 
 
 class LogWindow:
@@ -69,7 +74,7 @@ class LogWindow:
         return end
 
     def _line(self, raw: bytes, offset: int, end: int, previous: LogLine | None) -> LogLine:
-        shown = text.harmless(clean(raw)[-1])
+        shown = shown_text(raw)
         prefix = read_prefix(shown)
         level, rank = prefix.level, prefix.rank
         if not level:
@@ -125,6 +130,7 @@ class LogWindow:
         index = bisect_right(self.lines, offset, key=lambda line: line.offset) - 1
         return max(index, 0)
 
-    def index_of(self, offset: int) -> int:
-        """Index of the first line that begins at that byte or behind it."""
-        return bisect_left(self.lines, offset, key=lambda line: line.offset)
+    def line_at(self, offset: int) -> LogLine | None:
+        """The line that holds that byte, where it is in the window."""
+        line = self.lines[self.index_at(offset)] if self.lines else None
+        return line if line is not None and line.offset <= offset < line.end else None

@@ -34,6 +34,10 @@ class IncidentOpened(Message):
     incident: str
 
 
+class TopOpened(Message):
+    """Somebody wants to look at the GPUs of the fleet."""
+
+
 @dataclass
 class LogPlaceWanted(Message):
     """Somebody wants to see a place in a run's log."""

@@ -113,19 +113,22 @@ def block(share: float | None) -> str:
         return "?"
     if share < 0.005:
         return "·"
-    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
+    # Never the full block: neighbours would run into one another.
+    return BLOCKS[min(int(share * (len(BLOCKS) - 1)), len(BLOCKS) - 2)]
 
 
 def bar(share: float | None, width: int) -> str:
     """A bar of `width` cells."""
     filled = round(min(max(share or 0.0, 0.0), 1.0) * width)
-    return "█" * filled + "░" * (width - filled)
+    return "━" * filled + "╌" * (width - filled)
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
     """The newest `width` values as blocks, lowest to highest; `!` where one is not finite."""
     shown = values[-width:]
     finite = [value for value in shown if value is not None and math.isfinite(value)]
+    if len(shown) < 2:
+        return ""
     if not finite:
         return "!" * len(shown)
     low, high = min(finite), max(finite)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.worker import Worker
 
 from tests.tui import situations
-from tui.app import Dashboard, Options
+from tui.app import Dashboard
+from tui.options import Options
 from tui.replay import ReplaySource
 
 Made = Callable[..., Dashboard]
@@ -51,8 +53,13 @@ async def settle(pilot: Pilot[None]) -> None:
     """Wait until the replay was told whole and all that was asked for is there."""
     await until(pilot, lambda: pilot.app.sight.fleet is not None, "the first snapshot")  # type: ignore[attr-defined]  # a Dashboard
     await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
+    await until(pilot, lambda: not any(map(_is_fetching, pilot.app.workers)), "what was asked for")
     await pilot.pause()
+
+
+def _is_fetching(worker: Worker[object]) -> bool:
+    """Whether a worker is under way that waits for no person."""
+    return worker.group != "acts" and not worker.is_finished
 
 
 async def press(pilot: Pilot[None], *keys: str) -> None:

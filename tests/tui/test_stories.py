@@ -45,7 +45,7 @@ async def test_q_quits_from_every_screen_without_a_question(dashboard: Made) -> 
 
 async def test_help_lists_the_keys_of_the_page_first(dashboard: Made) -> None:
     """`?` shows what works here, then everywhere; Escape closes it."""
-    async with dashboard("healthy").run_test(size=(100, 40)) as pilot:
+    async with dashboard("healthy").run_test(size=(100, 80)) as pilot:
         await settle(pilot)
         await press(pilot, "enter", "question_mark")
         assert isinstance(pilot.app.screen, HelpScreen)

@@ -1,14 +1,17 @@
 """Every key and what it does, from the one registry."""
 
+from collections.abc import Iterator
+
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual.containers import Vertical
 
 from tui import keys
+from tui.cells import Cell
 from tui.screens.window import Window
+from tui.widgets.prose import Line, Prose
 
-_WIDTH = 12
+_WIDTH = 13
 _TITLES = {
     "app": "Everywhere",
     "fleet": "Fleet",
@@ -24,24 +27,22 @@ _MOVING = (
 )
 
 
-def help_text(page: str, *, read_only: bool) -> str:
-    """The list for a page: its own keys first, then those that work everywhere."""
+def help_rows(page: str, *, read_only: bool) -> list[tuple[str, str]]:
+    """Keys and what they do: the page's own first; a title has no second part."""
     order = [page, "app"] if page in keys.PAGES else ["app"]
     order += [other for other in keys.PAGES if other not in order]
-    blocks = []
-    for name in order:
-        lines = [_line(key, read_only=read_only) for key in keys.at(name)]
-        blocks.append("\n".join([_TITLES[name], *lines]))
-    moving = [f"  {names:<{_WIDTH}} {said}" for names, said in _MOVING]
-    blocks.insert(1, "\n".join(["Moving about", *moving]))
-    return "\n\n".join(blocks)
+    found: list[tuple[str, str]] = []
+    for number, name in enumerate(order):
+        found.append((_TITLES[name], ""))
+        found += [_row(key, read_only=read_only) for key in keys.at(name)]
+        if number == 0:
+            found += [("Moving about", ""), *_MOVING]
+    return found
 
 
-def _line(key: keys.Key, *, read_only: bool) -> str:
-    said = key.help
-    if key.changes and read_only:
-        said += " (not with --read-only)"
-    return f"  {key.names:<{_WIDTH}} {said}"
+def _row(key: keys.Key, *, read_only: bool) -> tuple[str, str]:
+    refused = " Not with --read-only." if key.changes and read_only else ""
+    return key.names, f"{key.help}{refused}"
 
 
 class HelpScreen(Window[None]):
@@ -51,11 +52,27 @@ class HelpScreen(Window[None]):
 
     def __init__(self, page: str, *, read_only: bool) -> None:
         super().__init__()
-        self._text = help_text(page, read_only=read_only)
+        self._rows = help_rows(page, read_only=read_only)
 
     def compose(self) -> ComposeResult:
-        """One long text that scrolls."""
-        with VerticalScroll(id="window", classes="window") as window:
+        """One long list that scrolls."""
+        with Vertical(classes="window") as window:
             window.border_title = "keys"
             window.border_subtitle = "Esc closes"
-            yield Static(self._text, markup=False)
+            yield Prose(id="keys")
+
+    def on_mount(self) -> None:
+        """Write the list, and take the keys that scroll it."""
+        prose = self.query_one(Prose)
+        prose.show(_lines(self._rows))
+        prose.focus()
+
+
+def _lines(rows: list[tuple[str, str]]) -> Iterator[Line]:
+    for number, (names, said) in enumerate(rows):
+        if said:
+            yield Line(Cell(f"{names:<{_WIDTH}} {said}"), indent=2, hang=_WIDTH + 1)
+        else:
+            if number:
+                yield Line(Cell(""))
+            yield Line(Cell(names, "strong"))

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable
 
+from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
+from tui import keys
 from tui.fleet import Sight
+from tui.messages import ActionWanted, TopOpened
+from tui.options import Options
 from tui.widgets.status_bar import StatusBar
 
 
@@ -18,10 +22,10 @@ class Page(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-high")]
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, options: Options) -> None:
         super().__init__()
         self.sight = Sight(now=0.0)
-        self._called = name
+        self.options = options
 
     def compose(self) -> ComposeResult:
         """The status bar, the page's own, the footer."""
@@ -50,12 +54,43 @@ class Page(Screen[None]):
     def _paint_all(self) -> None:
         self.set_class(not self.sight.connected and self.sight.fleet is not None, "-stale")
         self.query_one(StatusBar).tell(
-            self.sight, name=self._called, place=self.PLACE, hint="S starts it"
+            self.sight, name=self.options.name, place=self.PLACE, hint="S starts it"
         )
         self.paint()
 
     def paint(self) -> None:
         """Tell the widgets what to show."""
+
+    # --- what can be done here -------------------------------------------------------------------
+
+    def why_not(self, key: keys.Key) -> str | None:
+        """Why a key of the page does nothing now; None where it does something."""
+        if key.changes and self.options.read_only:
+            return "The dashboard was started with --read-only."
+        return None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that do nothing now are not in the footer."""
+        key = keys.of_action(self.PLACE, action, parameters)
+        return key is None or self.why_not(key) is None
+
+    def on_key(self, event: events.Key) -> None:
+        """Say why a key does nothing, instead of doing nothing."""
+        key = next((one for one in keys.at(self.PLACE) if event.key in one.keys.split(",")), None)
+        if key is not None and (why := self.why_not(key)) is not None:
+            self.notify(why, severity="warning")
+
+    def subject(self) -> dict[str, str | None]:
+        """What an action would be about: run, target, incident."""
+        return {}
+
+    def action_act(self, name: str) -> None:
+        """Ask for something to be done about what the page shows."""
+        self.post_message(ActionWanted(name, **self.subject()))
+
+    def action_top(self) -> None:
+        """Open the GPUs of the fleet."""
+        self.post_message(TopOpened())
 
     def action_back(self) -> None:
         """Go to the screen below."""

@@ -1,37 +1,51 @@
-"""One run: how it stands, its GPUs, its incident, its log as it grows."""
+"""One run: how it stands, its GPUs, its incident, its course, its log as it grows."""
 
+import math
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from textual import on, work
 from textual.containers import Vertical
 from textual.widget import Widget
 
+from orchestrator.api.messages import IncidentView, RunView
 from orchestrator.core.errors import OrchError
-from tui import keys, rows
+from tui import gpus, keys, rows, story
 from tui.bridge import in_thread
+from tui.cells import Cell
 from tui.fleet import LIVE
-from tui.reading import Want
+from tui.messages import IncidentOpened
+from tui.options import Options
+from tui.reading import LEVELS
+from tui.screens.log_reader import LogReader
 from tui.screens.page import Page
-from tui.source import Source
+from tui.source import Source, run_path
 from tui.widgets.log_view import LogView
 from tui.widgets.paint import CellLines
+from tui.widgets.plots import Plots
+from tui.widgets.prompt import Prompt
 
 _LOOK_AGAIN_S = 0.5
-_LOW_GPU_LINES = 2
+_METRICS_AGAIN_S = 5.0
 
 
 class RunScreen(Page):
-    """A run, by its id."""
+    """A run, by its id; `at` is an attempt and a byte of its log to begin at."""
 
     PLACE = "run"
     CSS_PATH = "run.tcss"
     BINDINGS = keys.bindings("run")
 
-    def __init__(self, run: str, *, name: str, source: Source) -> None:
-        super().__init__(name)
+    def __init__(
+        self, run: str, *, options: Options, source: Source, at: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(options)
         self.run_id = run
         self._source = source
-        self._fetching = False
+        self._at = at
+        self._offered: tuple[str | None, str | None] | None = None
+        self._metrics: list[dict[str, Any]] = []
 
     def parts(self) -> Iterable[Widget]:
         """Title and facts, then panels and log side by side or one above the other."""
@@ -41,86 +55,227 @@ class RunScreen(Page):
             with Vertical(id="panels"):
                 yield CellLines(id="incident")
                 yield CellLines(id="gpus")
+                yield Plots(id="plots")
             yield LogView(id="log")
+        yield Prompt("search the whole log: words or a regular expression", id="search")
 
     def on_mount(self) -> None:
         """Begin in the log, and keep looking whether it has grown."""
-        self.query_one(LogView).focus()
+        self.log_view = self.query_one(LogView)
+        self.reader = LogReader(self, self.log_view, self._source, self.run_id)
+        self.log_view.focus()
         self.set_interval(_LOOK_AGAIN_S, self._look_again)
+        self.set_interval(_METRICS_AGAIN_S, self._fetch_metrics)
+
+    @property
+    def run_view(self) -> RunView | None:
+        """The run as it was seen last."""
+        return self.sight.fleet.runs.get(self.run_id) if self.sight.fleet else None
+
+    def _incident(self) -> IncidentView | None:
+        fleet, run = self.sight.fleet, self.run_view
+        return fleet.incident_of(run) if fleet and run else None
+
+    def subject(self) -> dict[str, str | None]:
+        """The run, its target and its incident."""
+        run, incident = self.run_view, self._incident()
+        return {
+            "run": self.run_id,
+            "target": run["target"] if run else None,
+            "incident": incident["id"] if incident else None,
+        }
+
+    def why_not(self, key: keys.Key) -> str | None:
+        """Ended runs cannot be stopped, and what has no incident has none to open."""
+        run = self.run_view
+        if key.id in {"stop", "attach"} and run is not None and run["state"] not in LIVE:
+            return f"{self.run_id} has ended: {run['state']}."
+        if key.id in {"incident", "finding", "ack"} and self._incident() is None:
+            return "This run has no incident."
+        return super().why_not(key)
 
     def paint(self) -> None:
         """Show the run as it is now."""
-        sight = self.sight
-        run = sight.fleet.runs.get(self.run_id) if sight.fleet else None
-        if run is None or sight.fleet is None:
-            lines = [[rows.Cell(self.run_id, "strong"), rows.Cell("not known here", "muted")]]
-            self.query_one("#title", CellLines).show(lines)
+        run, sight = self.run_view, self.sight
+        title = self.query_one("#title", CellLines)
+        if run is None:
+            title.show([[Cell(self.run_id, "strong"), Cell("not known here", "muted")]])
             return
-        self.query_one("#title", CellLines).show([rows.run_title(run)])
+        title.show([rows.run_title(run)])
+        self._offer()
         facts = rows.run_facts(run, sight, width=self.size.width)
         self.query_one("#facts", CellLines).show([facts])
-        incident = sight.fleet.incident_of(run)
-        told = rows.incident_lines(incident, sight.now) if incident else []
-        self.query_one("#incident", CellLines).show([line] for line in told)
-        self.query_one("#gpus", CellLines).show([line] for line in self._gpus())
-        log = self.query_one(LogView)
-        log.empty = "Nothing written yet." if run["state"] in LIVE else "It wrote nothing."
-        log.reading.told(max(run["attempt"], 1), run["log_bytes"])
-        self._fetch()
+        incident = self._incident()
+        told = story.incident_lines(incident, sight.now) if incident else []
+        panel = self.query_one("#incident", CellLines)
+        panel.set_class(bool(incident and incident["severity"] != "critical"), "-warning")
+        panel.show([line] for line in told)
+        self.query_one("#gpus", CellLines).show(self._gpus(run))
+        view = self.log_view
+        view.empty = "Nothing written yet." if run["state"] in LIVE else "It wrote nothing."
+        if self._at is not None:
+            attempt, offset = self._at
+            view.reading.told(attempt, run["log_bytes"] if attempt == run["attempt"] else 0)
+            view.reading.jump(offset)
+            self._at = None
+        elif view.reading.following or view.reading.window.attempt == run["attempt"]:
+            view.reading.told(max(run["attempt"], 1), run["log_bytes"])
+        self.reader.fetch()
 
-    def _gpus(self) -> list[rows.Cell]:
+    def _offer(self) -> None:
+        """Make the footer anew where other keys do something now."""
+        run, incident = self.run_view, self._incident()
+        offered = (run["state"] if run else None, incident["state"] if incident else None)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+    def _gpus(self, run: RunView) -> list[list[Cell]]:
         """The GPUs of the run's target: one a line, or two lines for all where there is no room."""
         fleet = self.sight.fleet
-        run = fleet.runs.get(self.run_id) if fleet else None
-        target = fleet.targets.get(run["target"]) if fleet and run else None
-        if target is None or not target["gpus"]:
-            return []
-        panel = self.query_one("#panels")
-        gpus = target["gpus"]
-        if self.has_class("-wide") or self.size.height - len(gpus) >= 26:
-            return [rows.gpu_line(gpu, max(panel.size.width - 2, 20)) for gpu in gpus]
-        return rows.gpu_brief(gpus)
+        target = fleet.targets.get(run["target"]) if fleet else None
+        seen = target["gpus"] if target else []
+        if seen and (self.has_class("-wide") or self.size.height - len(seen) >= 26):
+            return [[cell for cell in gpus.gpu_line(gpu) if cell.text] for gpu in seen]
+        return [[line] for line in gpus.gpu_brief(seen)] if seen else []
 
     # --- the log ---------------------------------------------------------------------------------
 
     @on(LogView.Moved)
-    def _fetch(self) -> None:
-        if not self._fetching:
-            self._fetch_wanted()
+    def _moved(self) -> None:
+        self.reader.fetch()
 
     def _look_again(self) -> None:
         """Ask for more than is known of, while the run lives: its size may be told late."""
-        run = self.sight.fleet.runs.get(self.run_id) if self.sight.fleet else None
-        if run is None or not self.sight.connected or self._fetching:
+        run = self.run_view
+        if run is not None and self.sight.connected and self.is_current:
+            self.reader.fetch(look=run["state"] in LIVE)
+
+    def action_search(self) -> None:
+        """Ask what to search."""
+        self.query_one(Prompt).ask()
+
+    @on(Prompt.Submitted, "#search")
+    def _search(self, event: Prompt.Submitted) -> None:
+        self.query_one(Prompt).display = False
+        self.log_view.focus()
+        self.reader.search(event.value)
+
+    @on(Prompt.Dropped, "#search")
+    def _search_dropped(self) -> None:
+        self.log_view.focus()
+        self.reader.search("")
+
+    def action_search_on(self, way: int) -> None:
+        """Go to the next match that way, or ask what to search."""
+        if self.log_view.pattern is None:
+            self.action_search()
+        else:
+            self.reader.search_on(way)
+
+    def action_finding(self) -> None:
+        """Go to the place in the log that the incident speaks of."""
+        incident = self._incident()
+        place = story.place_in_log(incident["finding"]) if incident else None
+        if incident is None or place is None:
+            self.notify("No finding of this run has a place in its log.")
             return
-        if run["state"] in LIVE or not self.query_one(LogView).reading.window.at_end:
-            self._fetch_wanted(look=True)
+        reading = self.log_view.reading
+        if incident["attempt"] != reading.window.attempt:
+            reading.told(incident["attempt"], 0)
+        reading.jump(place)
+        self.log_view.changed(moved=True)
 
-    @work(group="log", exit_on_error=False)
-    async def _fetch_wanted(self, *, look: bool = False) -> None:
-        """Fetch ranges until all that is looked at is there."""
-        log = self.query_one(LogView)
-        self._fetching = True
-        try:
-            want = log.reading.wanted() or (log.reading.newer() if look else None)
-            while want is not None and await self._fetch_one(log, want):
-                want = log.reading.wanted()
-        finally:
-            self._fetching = False
+    def action_pause(self) -> None:
+        """Stay here, or follow again."""
+        reading = self.log_view.reading
+        if reading.following:
+            reading.pause()
+        else:
+            reading.follow()
+        self.log_view.changed(moved=True)
 
-    async def _fetch_one(self, log: LogView, want: Want) -> bool:
-        attempt = log.reading.window.attempt
+    def action_wrap(self) -> None:
+        """Wrap long lines, or not."""
+        self.log_view.reading.wrapped = not self.log_view.reading.wrapped
+        self.log_view.changed(moved=True)
+
+    def action_rank(self) -> None:
+        """The next rank, or all."""
+        reading = self.log_view.reading
+        order: list[int | None] = [None, *sorted(reading.window.ranks)]
+        at = order.index(reading.rank) if reading.rank in order else 0
+        reading.rank = order[(at + 1) % len(order)]
+        if len(order) == 1:
+            self.notify("No line here says which rank wrote it.")
+        self.log_view.changed(moved=True)
+
+    def action_level(self) -> None:
+        """The next level, or all."""
+        reading = self.log_view.reading
+        reading.level = LEVELS[(LEVELS.index(reading.level) + 1) % len(LEVELS)]
+        self.log_view.changed(moved=True)
+
+    def action_copy(self) -> None:
+        """Copy the lines on the screen."""
+        lines = [piece.text for piece in self.log_view.rows]
+        self.app.copy_to_clipboard("\n".join(lines))
+        self.notify(f"{len(lines)} lines copied.")
+
+    @work(group="save")
+    async def action_save(self) -> None:
+        """Save the whole log in the current folder."""
         try:
-            part = await in_thread(
-                lambda: self._source.log(
-                    self.run_id, attempt=attempt, offset=want.offset, size=want.size
-                )
-            )
+            path = await self.reader.save(Path.cwd())
+        except FileExistsError as error:
+            self.notify(f"{error.filename} is there already.", severity="warning")
+        except (OSError, OrchError) as error:
+            self.notify(str(error), title="The log was not saved", severity="error")
+        else:
+            self.notify(f"Saved as {path}.")
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    def action_back(self) -> None:
+        """End a search, leave what it marked, then go back."""
+        view = self.log_view
+        if self.reader.stop():
+            return
+        if view.pattern is not None:
+            self.reader.search("")
+            return
+        super().action_back()
+
+    def action_incident(self) -> None:
+        """Open the run's incident."""
+        incident = self._incident()
+        if incident is not None:
+            self.post_message(IncidentOpened(incident["id"]))
+
+    def action_open(self) -> None:
+        """Open what there is to open: the incident."""
+        self.action_incident()
+
+    def action_metrics(self) -> None:
+        """Show or hide the plots."""
+        plots = self.query_one(Plots)
+        plots.display = not plots.display
+        self._fetch_metrics()
+
+    @work(group="metrics", exclusive=True, exit_on_error=False)
+    async def _fetch_metrics(self) -> None:
+        """Ask for the steps since the last that are known, while the plots are shown."""
+        plots = self.query_one(Plots)
+        if not plots.display or not self.is_current:
+            return
+        since = max((line["step"] for line in self._metrics), default=-math.inf)
+        query = {"since_step": int(since)} if self._metrics else None
+        try:
+            path = run_path(self.run_id, "/metrics")
+            found = await in_thread(lambda: self._source.ask("GET", path, query=query))
         except OrchError as error:
-            log.empty = str(error)
-            log.changed()
-            return False
-        if log.reading.window.attempt != attempt or not log.reading.take(want, part):
-            return False
-        log.changed()
-        return bool(part.content)
+            plots.say(str(error))
+            return
+        new = [line for line in found["metrics"] if isinstance(line.get("step"), int)]
+        self._metrics += [line for line in new if line["step"] > since]
+        plots.show(self._metrics)

@@ -8,7 +8,7 @@ from textual.screen import ModalScreen
 T = TypeVar("T")
 
 
-class Window(ModalScreen[T], Generic[T]):
+class Window(ModalScreen[T | None], Generic[T]):
     """A window that gives a T, or nothing where somebody closed it."""
 
     BINDINGS = [

@@ -8,7 +8,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui import text
-from tui.rows import KINDS, Cell
+from tui.cells import KINDS, Cell
 
 KIND_CLASSES = {f"kind--{kind}" for kind in KINDS}
 
@@ -26,6 +26,7 @@ class CellLines(Widget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id, classes=classes)
         self._lines: list[tuple[Cell, ...]] = []
+        self.display = False
 
     def show(self, lines: Iterable[Iterable[Cell]]) -> None:
         """Show these lines; the widget is hidden where there are none."""

@@ -1,8 +1,8 @@
 """The line at the top of every screen: whose daemon this is, and whether it still talks."""
 
 from tui import text
+from tui.cells import Cell
 from tui.fleet import Sight
-from tui.rows import Cell
 from tui.widgets.paint import CellLines
 
 

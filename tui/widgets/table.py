@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui import text
-from tui.rows import Cell, Column, Row, columns_for
+from tui.cells import Cell, Column, Row, columns_for
 from tui.widgets.paint import KIND_CLASSES, kind_style
 
 HEAD_LINES = 1
@@ -32,9 +32,8 @@ class Table(ScrollView, can_focus=True):
         Binding("down,j", "move(1)", "down", show=False),
         Binding("pageup", "page(-1)", "page up", show=False),
         Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home,g", "end(-1)", "first", show=False),
+        Binding("home", "end(-1)", "first", show=False),
         Binding("end,G", "end(1)", "last", show=False),
-        Binding("enter", "choose", "open", show=False),
     ]
 
     @dataclass
@@ -142,7 +141,7 @@ class Table(ScrollView, can_focus=True):
         base = self.rich_style
         if chosen and self.has_focus:
             base = self.get_component_rich_style("table--cursor")
-        segments = [Segment(MARKER if chosen else " ", base)]
+        segments = [Segment(MARKER if chosen and self.has_focus else " ", base)]
         for column, wide in self._shown:
             cell = row.cells[column.name]
             shown = text.fit(cell.text, wide, right=column.right) + " "

@@ -1,0 +1,151 @@
+"""Fetches what a log view wants, searches what it does not hold, and saves the whole.
+
+The view knows where the eye is; this asks the source, in workers of the screen.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from textual.screen import Screen
+from textual.worker import Worker
+
+from orchestrator.core.errors import OrchError
+from tui import text
+from tui.bridge import in_thread, iterate
+from tui.reading import Want
+from tui.search import RANGE_BYTES, Progress, compiled, down, up
+from tui.source import Source
+from tui.widgets.log_view import LogView
+
+
+class LogReader:
+    """One run's log, for one view."""
+
+    def __init__(self, screen: Screen[None], view: LogView, source: Source, run: str) -> None:
+        self._screen = screen
+        self._view = view
+        self._source = source
+        self._run = run
+        self._fetching = False
+        self._searching: Worker[None] | None = None
+
+    # --- ranges ----------------------------------------------------------------------------------
+
+    def fetch(self, *, look: bool = False) -> None:
+        """Fetch what the view wants; `look`: also see whether the log has grown."""
+        if not self._fetching:
+            self._fetching = True
+            self._screen.run_worker(self._fetch(look=look), group="log", exit_on_error=False)
+
+    async def _fetch(self, *, look: bool) -> None:
+        reading = self._view.reading
+        try:
+            want = reading.wanted() or (reading.newer() if look else None)
+            while want is not None and await self._fetch_one(want):
+                want = reading.wanted()
+        finally:
+            self._fetching = False
+
+    async def _fetch_one(self, want: Want) -> bool:
+        reading, attempt = self._view.reading, self._view.reading.window.attempt
+        try:
+            part = await in_thread(
+                lambda: self._source.log(
+                    self._run, attempt=attempt, offset=want.offset, size=want.size
+                )
+            )
+        except OrchError as error:
+            self._view.empty = str(error)
+            self._view.changed()
+            return False
+        if reading.window.attempt != attempt or not reading.take(want, part):
+            return False
+        self._view.changed()
+        return bool(part.content)
+
+    def _range(self) -> Callable[[int, int], bytes]:
+        """Blocking reads of the attempt that is shown now."""
+        attempt = self._view.reading.window.attempt
+
+        def read(offset: int, size: int) -> bytes:
+            return self._source.log(self._run, attempt=attempt, offset=offset, size=size).content
+
+        return read
+
+    # --- searching -------------------------------------------------------------------------------
+
+    def search(self, words: str) -> None:
+        """Mark every match, and go to the nearest one, upwards while following."""
+        self.stop()
+        view = self._view
+        view.pattern = compiled(words) if words else None
+        view.remark = ""
+        view.changed()
+        if view.pattern is not None:
+            self.search_on(-1 if view.reading.following else 1, here=True)
+
+    def search_on(self, way: int, *, here: bool = False) -> None:
+        """Go to the next match that way; `here`: the one at the eye counts too."""
+        view, reading = self._view, self._view.reading
+        if view.pattern is None:
+            return
+        self.stop()
+        place = reading.marked if reading.marked is not None else reading.place()
+        if reading.following:
+            place = reading.window.size
+        line = reading.window.line_at(place)
+        if way > 0:
+            start = place if here or line is None else line.end
+            steps = down(view.pattern, self._range(), start)
+        else:
+            start = line.offset if line is not None and not reading.following else place
+            steps = up(view.pattern, self._range(), start)
+        self._searching = self._screen.run_worker(
+            self._search(steps, way), group="search", exit_on_error=False
+        )
+
+    async def _search(self, steps: Iterator[Progress], way: int) -> None:
+        view = self._view
+        try:
+            async for progress in iterate(lambda: steps):
+                if progress.found:
+                    view.remark = ""
+                    view.reading.jump(progress.offset)
+                    view.changed(moved=True)
+                    return
+                view.remark = f"searching {text.size(progress.offset)}, Esc ends it"
+                view.changed()
+        except OrchError as error:
+            view.remark = text.harmless(str(error))
+            view.changed()
+            return
+        where, other = ("below", "N") if way > 0 else ("above", "n")
+        view.remark = f"no match {where}; {other} looks the other way"
+        view.changed()
+
+    def stop(self) -> bool:
+        """End a search that goes on; whether there was one."""
+        going = self._searching is not None and self._searching.is_running
+        if going and self._searching is not None:
+            self._searching.cancel()
+            self._view.remark = "search ended"
+            self._view.changed()
+        return going
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    async def save(self, folder: Path) -> Path:
+        """Write the whole log, raw as it was stored, to a new file in the folder."""
+        attempt = self._view.reading.window.attempt or 1
+        path = folder / f"{self._run}.{attempt}.log"
+        read = self._range()
+
+        def copy() -> None:
+            with path.open("xb") as file:
+                at = 0
+                while content := read(at, RANGE_BYTES):
+                    file.write(content)
+                    at += len(content)
+
+        await in_thread(copy)
+        return path

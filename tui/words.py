@@ -1,0 +1,106 @@
+"""What the daemon says while it does something, in words: plans, progress, checks, ends. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tui import text
+from tui.cells import Cell
+
+MAX_PATHS = 12
+
+
+def plan_lines(plan: Mapping[str, Any]) -> list[Cell]:
+    """What a deploy would do on one target."""
+    head = f"{plan['job']} to {plan['target']}: release {plan['release'][:8]}"
+    if plan.get("current") == plan["release"] and not plan["files_to_send"]:
+        return [Cell(text.harmless(f"{head} is there already"), "good")]
+    lines = [Cell(text.harmless(head), "strong")]
+    size = text.size(plan["bytes_to_send"])
+    sent, same = plan["files_to_send"], plan["files_unchanged"]
+    lines.append(Cell(f"{sent} of {plan['files']} files to send, {size}; {same} unchanged"))
+    paths = [text.harmless(str(path)) for path in plan.get("paths") or ()]
+    lines += [Cell(f"  {path}", "muted") for path in paths[:MAX_PATHS]]
+    if len(paths) > MAX_PATHS:
+        lines.append(Cell(f"  and {len(paths) - MAX_PATHS} more", "muted"))
+    if plan.get("setup"):
+        lines.append(Cell(text.harmless(f"setup: {plan['setup']}"), "warn"))
+    return lines
+
+
+def message_lines(message: Mapping[str, Any]) -> list[Cell]:
+    """A message of a stream, where it is worth lines of its own; progress is `progress_text`'s."""
+    match message["kind"]:
+        case "plan":
+            return plan_lines(message["plan"])
+        case "setup":
+            return [Cell(text.harmless(f"setup: {message['line']}"), "muted")]
+        case "deployed":
+            release = str(message["release"])[:8]
+            said = f"deployed {release} to {message['target']} in {message['seconds']:.1f} s"
+            return [Cell(text.harmless(said), "good")]
+        case "preflight":
+            return [line for check in message["checks"] for line in check_lines(check)]
+        case "warning":
+            return [Cell(text.harmless(message["text"]), "warn")]
+        case "stopping":
+            return [Cell(text.harmless(f"stopping {message.get('run', '')}"), "busy")]
+        case "stopped" | "ended":
+            return end_lines(message)
+        case "stored":
+            return [Cell(text.harmless(f"stored as {message['run']['id']}"), "muted")]
+        case "launched":
+            return [Cell(text.harmless(f"launched {message['run']['id']}"), "good")]
+        case _:
+            return []
+
+
+def progress_text(message: Mapping[str, Any]) -> str:
+    """`sending 1.2 MiB of 3.4 MiB`, or nothing where it is no progress."""
+    if message["kind"] != "progress":
+        return ""
+    stage = {"verify": "verifying", "setup": "setting up"}.get(message.get("stage", ""), "sending")
+    return f"{stage} {text.size(message['sent_bytes'])} of {text.size(message['total_bytes'])}"
+
+
+def check_lines(check: Mapping[str, Any]) -> list[Cell]:
+    """A check of preflight, and what to do about it."""
+    if check["ok"]:
+        return [Cell(text.harmless(f"✓ {check['name']}: {check['text']}"), "good")]
+    shape, kind = ("✗", "bad") if check.get("critical") else ("!", "warn")
+    lines = [Cell(text.harmless(f"{shape} {check['name']}: {check['text']}"), kind)]
+    if check.get("remedy"):
+        lines.append(Cell(text.harmless(f"  {check['remedy']}"), "strong"))
+    return lines
+
+
+def end_lines(message: Mapping[str, Any]) -> list[Cell]:
+    """What a stop ended, and who holds the GPUs now."""
+    count = message.get("ended") or 0
+    lines = [Cell(f"{count} program{'' if count == 1 else 's'} ended", "good")]
+    if message.get("remaining"):
+        lines.append(Cell(f"{message['remaining']} still there", "bad"))
+    after = message.get("gpus_free_after_s")
+    if after is not None:
+        lines.append(
+            Cell(f"{gpu_names(message.get('gpus') or ())} free after {after:.1f} s", "good")
+        )
+    for holder in message.get("gpu_holders") or ():
+        words = (
+            holder
+            if isinstance(holder, str)
+            else ", ".join(f"{key} {value}" for key, value in holder.items())
+        )
+        lines.append(Cell(text.harmless(f"held by {words}"), "bad"))
+    return lines
+
+
+def gpu_names(indexes: Sequence[int]) -> str:
+    """`GPUs 0-7`, `GPU 3`, `GPUs 0-1,4`."""
+    parts: list[list[int]] = []
+    for index in sorted(indexes):
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    told = ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
+    return f"GPU{'' if len(indexes) == 1 else 's'} {told}" if told else "the GPUs are"
