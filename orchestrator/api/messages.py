@@ -29,6 +29,9 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/incidents/INCIDENT          IncidentView
     GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}
     POST /v1/incidents/INCIDENT/ack      IncidentView
+    GET  /v1/silences[?all=1]            {"silences": [SilenceView]}     without all: those that last
+    POST /v1/silences {match, for_s, why}            SilenceView     for_s left out or null: for good
+    POST /v1/silences/ID/expire          SilenceView   ID may be a unique prefix
     POST /v1/alert-test {sink}           {"results": [{sink, ok, text}]}
     GET  /v1/doctor                      {"checks": [{name, ok, text, remedy, critical}]}
     GET  /v1/top                         {"targets": [TargetView]}
@@ -117,6 +120,19 @@ class IncidentView(TypedDict):
     occurrences: int
     same_as: str | None
     finding: dict[str, Any]
+
+
+class SilenceView(TypedDict):
+    """Alerts that nobody wants to hear: those whose labels have all values of `match`."""
+
+    id: str | None
+    """None: from the inventory, and only an edit of it ends the silence."""
+    match: dict[str, str]
+    until: float | None
+    """None: for good."""
+    why: str
+    created_at: float | None
+    expired: bool
 
 
 class SinkView(TypedDict):

@@ -153,7 +153,7 @@ class Server:
         router.add_post("/v1/run", self._post_stream("run"))
         router.add_get("/healthz", self._health)
         router.add_get("/metrics", self._metrics)
-        for what in ("runs", "incidents", "doctor", "top", "releases"):
+        for what in ("runs", "incidents", "doctor", "top", "releases", "silences"):
             router.add_get(f"/v1/{what}", self._get(what))
         router.add_get("/v1/runs/{words}", self._get("run"))
         router.add_get("/v1/incidents/{words}", self._get("incident"))
@@ -161,6 +161,8 @@ class Server:
         for what in ("metrics", "wait", "gpus"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
+        router.add_post("/v1/silences", self._act("silence-add"))
+        router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
         router.add_post("/v1/rollback", self._act("rollback"))
         router.add_post("/v1/alert-test", self._act("alert-test"))
 

@@ -1,15 +1,57 @@
 """The API's questions, each handed to the file that answers it."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.api import messages
 from orchestrator.api.server import LogRange, Message, Stream
 from orchestrator.core.errors import UsageError
-from orchestrator.daemon import doctor, exposition, launching, queries, shipping, telling
+from orchestrator.daemon import doctor, exposition, launching, queries, shipping, silences, telling
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
+
+Said = Mapping[str, Any]
+Answer = Callable[[Parts, str, Said], Awaitable[Message]]
+Kind = TypeVar("Kind")
+
+_DOCUMENTS: dict[str, Answer] = {
+    "runs": lambda parts, _, query: queries.runs(parts, query),
+    "run": lambda parts, words, _: queries.run(parts, words),
+    "metrics": queries.metrics,
+    "gpus": lambda parts, words, _: queries.gpus(parts, words),
+    "wait": queries.wait,
+    "incidents": lambda parts, _, query: queries.incidents(parts, query),
+    "incident": lambda parts, words, _: queries.incident(parts, words),
+    "explain": lambda parts, words, _: telling.explain(parts, words),
+    "releases": lambda parts, _, query: telling.releases(parts, query),
+    "silences": lambda parts, _, query: silences.silences(parts, query),
+    "top": lambda parts, *_: telling.top(parts),
+    "doctor": lambda parts, *_: doctor.doctor(parts),
+}
+_STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
+    "follow": queries.follow,
+    "deploy": lambda parts, _, body: shipping.deploy(
+        parts, body.get("jobs") or [], dry_run=bool(body.get("dry_run"))
+    ),
+    "run": lambda parts, _, body: launching.run(parts, launching.RunRequest.of(body)),
+    "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
+}
+_ACTIONS: dict[str, Answer] = {
+    "ack": lambda parts, words, _: silences.acknowledge(parts, words),
+    "silence-add": lambda parts, _, body: silences.add(parts, body),
+    "silence-expire": lambda parts, words, _: silences.expire(parts, words),
+    "rollback": lambda parts, _, body: shipping.rollback(
+        parts, body.get("job"), body.get("release")
+    ),
+    "alert-test": lambda parts, _, body: telling.alert_test(parts, body.get("sink")),
+}
+
+
+def _known(table: Mapping[str, Kind], what: str) -> Kind:
+    if what not in table:
+        raise UsageError(f"{what}: nothing of that name is known.")
+    return table[what]
 
 
 class DaemonBackend:
@@ -41,37 +83,9 @@ class DaemonBackend:
         async for cursor in self._parts.board.changes(since):
             yield self._parts.board.snapshot(await self.daemon_view(), cursor)
 
-    async def get(  # noqa: C901  a table of routes
-        self, what: str, words: str, query: Mapping[str, str]
-    ) -> Message:
+    async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message:
         """One document."""
-        parts = self._parts
-        match what:
-            case "runs":
-                return await queries.runs(parts, query)
-            case "run":
-                run = await parts.store.runs.find(words)
-                return dict(await parts.crew.view(run.id, run))
-            case "metrics":
-                return await queries.metrics(parts, words, query)
-            case "gpus":
-                return await queries.gpus(parts, words)
-            case "wait":
-                return await queries.wait(parts, words, query)
-            case "incidents":
-                return await queries.incidents(parts, query)
-            case "incident":
-                return await queries.incident(parts, words)
-            case "explain":
-                return await telling.explain(parts, words)
-            case "releases":
-                return await telling.releases(parts, query)
-            case "top":
-                return {"targets": parts.board.views("targets")}
-            case "doctor":
-                return await doctor.doctor(parts)
-            case _:
-                raise UsageError(f"{what}: nothing of that name is known.")
+        return await _known(_DOCUMENTS, what)(self._parts, words, query)
 
     async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange:
         """A range of a log."""
@@ -79,34 +93,11 @@ class DaemonBackend:
 
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream:
         """One stream."""
-        parts = self._parts
-        match what:
-            case "follow":
-                return queries.follow(parts, words, body)
-            case "deploy":
-                jobs = body.get("jobs") or []
-                return shipping.deploy(parts, jobs, dry_run=bool(body.get("dry_run")))
-            case "run":
-                return launching.run(parts, launching.RunRequest.of(body))
-            case "stop":
-                return launching.stop(parts, words, body.get("grace_s"))
-            case _:
-                raise UsageError(f"{what}: nothing of that name can be followed.")
+        return _known(_STREAMS, what)(self._parts, words, body)
 
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
-        parts = self._parts
-        match what:
-            case "ack":
-                incident = await parts.store.incidents.find(words)
-                await parts.crew.acknowledge(incident)
-                return await queries.incident(parts, incident.id)
-            case "rollback":
-                return await shipping.rollback(parts, body.get("job"), body.get("release"))
-            case "alert-test":
-                return await telling.alert_test(parts, body.get("sink"))
-            case _:
-                raise UsageError(f"{what}: nothing of that name can be done.")
+        return await _known(_ACTIONS, what)(self._parts, words, body)
 
     def metrics_text(self) -> str:
         """Prometheus' text form."""

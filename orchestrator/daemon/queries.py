@@ -39,6 +39,12 @@ async def runs(parts: Parts, query: Mapping[str, str]) -> Message:
     return {"runs": [await parts.crew.view(run.id, run) for run in found]}
 
 
+async def run(parts: Parts, words: str) -> Message:
+    """GET /v1/runs/RUN."""
+    found = await parts.store.runs.find(words)
+    return dict(await parts.crew.view(found.id, found))
+
+
 async def incidents(parts: Parts, query: Mapping[str, str]) -> Message:
     """GET /v1/incidents."""
     run = query.get("run")

@@ -56,6 +56,11 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
     )
 
 
+async def top(parts: Parts) -> Message:
+    """GET /v1/top: the targets with their GPUs."""
+    return {"targets": parts.board.views("targets")}
+
+
 async def releases(parts: Parts, query: Mapping[str, str]) -> Message:
     """GET /v1/releases: what was deployed of a job, newest first."""
     job = find_job(parts.inventory, query.get("job") or None)

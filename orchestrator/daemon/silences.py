@@ -1,0 +1,72 @@
+"""Silences and acknowledgements: what a person does not want to hear (again).
+
+Owns their words in the API. Which alerts they keep back is core/decide/routes.py's to say.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.api import messages
+from orchestrator.core.decide.decision import Silence
+from orchestrator.core.errors import UsageError
+from orchestrator.daemon import queries
+from orchestrator.daemon.parts import Parts
+
+Message = dict[str, Any]
+
+
+async def acknowledge(parts: Parts, words: str) -> Message:
+    """POST /v1/incidents/INCIDENT/ack."""
+    incident = await parts.store.incidents.find(words)
+    await parts.crew.acknowledge(incident)
+    return await queries.incident(parts, incident.id)
+
+
+async def silences(parts: Parts, query: Mapping[str, str]) -> Message:
+    """GET /v1/silences: the inventory's own first, then those of people, oldest first."""
+    declared = [
+        messages.SilenceView(
+            id=None, match=dict(match), until=None, why="", created_at=None, expired=False
+        )
+        for match in parts.inventory.alerts.silences
+    ]
+    said = [_view(one, parts.clock.now()) for one in await parts.store.silences.list()]
+    shown = said if query.get("all") else [one for one in said if not one["expired"]]
+    return {"silences": [*declared, *shown]}
+
+
+async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
+    """POST /v1/silences: from now on alerts with these labels are kept back."""
+    match, for_s = body.get("match"), body.get("for_s")
+    if not isinstance(match, dict) or not all(isinstance(one, str) for one in match.values()):
+        raise UsageError("`match` is an object: label -> value.")
+    if for_s is not None and (not isinstance(for_s, int | float) or for_s <= 0):
+        raise UsageError("`for_s` is a number of seconds above 0.")
+    now = parts.clock.now()
+    until = None if for_s is None else now + for_s
+    silence = await parts.store.silences.add(match, until=until, why=str(body.get("why") or ""))
+    return dict(_view(silence, now))
+
+
+async def expire(parts: Parts, words: str) -> Message:
+    """POST /v1/silences/ID/expire: alerts are heard again."""
+    known = await parts.store.silences.list()
+    meant = [one for one in known if one.id == words] or [
+        one for one in known if one.id.startswith(words)
+    ]
+    if len(meant) != 1:
+        several = f"is the beginning of {len(meant)} silences" if meant else "is no silence's id"
+        raise UsageError(f"{words} {several}.", remedy="`orch silence ls` lists them.")
+    await parts.store.silences.expire(meant[0].id)
+    return {**_view(meant[0], parts.clock.now()), "expired": True}
+
+
+def _view(silence: Silence, now: float) -> messages.SilenceView:
+    return messages.SilenceView(
+        id=silence.id,
+        match=dict(silence.match),
+        until=silence.until,
+        why=silence.why,
+        created_at=silence.created_at,
+        expired=silence.until is not None and silence.until <= now,
+    )
