@@ -19,6 +19,8 @@
     daemon.py      daemon run, start, stop, status
     enter.py       attach, tui
     there.py       exec
+    copying.py     cp
+    forward.py     forward
     trust.py       trust
     targets.py     TARGET and HOST -> the inventory's, or ad hoc
     direct.py      a run by its tmux session, with no daemon in between

@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli.command import Command, add_run
+from orchestrator.cli.command import Command, add_json, add_run
 
 TARGET_HELP = "a target of the inventory, or root@10.1.2.6/pct:200, gpu3, local"
 
@@ -33,8 +33,24 @@ def _trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _cp(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FROM", help="a path here, or TARGET:PATH")
+    parser.add_argument("to", metavar="TO", help="a path here, or TARGET:PATH")
+    add_json(parser)
+
+
+def _forward(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run, or a target")
+    parser.add_argument("port", metavar="PORT", type=int, help="what listens inside")
+    parser.add_argument(
+        "--local", metavar="PORT", type=int, help="the port here (0: any); the same if left out"
+    )
+
+
 REACH: dict[str, Command] = {
     "attach": Command("enter", "attach", "land in a run's tmux session", _attach),
     "exec": Command("there", "run_there", "a command on a target", _exec, takes_rest=True),
+    "cp": Command("copying", "cp", "copy files from or to a target; resumes", _cp),
+    "forward": Command("forward", "forward", "a port of a run's target, here", _forward),
     "trust": Command("trust", "trust", "show a host's key, and accept it", _trust),
 }

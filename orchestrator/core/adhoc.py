@@ -48,6 +48,21 @@ def find_host(text: str, inventory: Inventory | None, aliases: Collection[str]) 
     return find_target(text, inventory, aliases).host
 
 
+def split_place(text: str) -> tuple[str | None, str]:
+    """TARGET and path of `TARGET:PATH`; None and the path where that is of this machine.
+
+    What begins with `/`, `.` or `~` is of this machine, a colon in it or not.
+    """
+    if text[:1] in {"/", ".", "~", ""} or ":" not in text:
+        return None, text
+    for sign in (":/", ":~", ":."):
+        target, found, path = text.partition(sign)
+        if found:
+            return target, sign[1:] + path
+    target, _, path = text.rpartition(":")
+    return target, path
+
+
 def _inside(text: str, inside: str) -> tuple[str, str]:
     found = _INSIDE.fullmatch(inside)
     if found is None or RUNTIMES.get(found["runtime"]) is None:

@@ -23,14 +23,20 @@ OP_MODULES = {
     "processes": "processes",
     "sessions": "tmux",
     "gpus": "gpus",
+    "kernel_lines": "kernel",
     "preflight": "preflight",
     "release_offer": "release",
     "release_blobs": "release",
     "release_commit": "release",
+    "release_abandon": "release",
     "release_list": "release",
     "release_switch": "release",
     "release_prune": "release",
     "environment": "environment",
+    **dict.fromkeys(
+        ("copy_look", "copy_tree", "copy_digest", "copy_write", "copy_commit", "copy_make"),
+        "copying",
+    ),
 }
 """Where each op is, but for those of the loop itself (serve.py)."""
 

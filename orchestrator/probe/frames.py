@@ -17,7 +17,7 @@ Probe to daemon
     gone     watch reason                                   relay ended without an exit record
     session  watch detached                                 the tmux session vanished or is back
     gpus     t source samples error                         see GpuSample; source nvml|nvidia-smi
-    kernel   t line                                         kernel log line of interest (host)
+    kernel   t seq line container_pid                       kernel log line of interest (host)
     pong     n
 
 Daemon to probe
@@ -33,9 +33,11 @@ Ops of a call (args -> value)
              -> {ended:[pid], remaining:[{pid, command}], gpus_free_after_s, gpu_holders}
     signal   {attempt_dir, signal} -> {}
     read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
-    gpus     {interval_s} -> {source, samples}                   0 stops the stream of `gpus` frames
-    kernel   {since} -> {}                lines from that unix time on, as `kernel` frames;
-             only where hello's `features` have `kernel`
+    gpus     {interval_s, host} -> {source, samples, error}      0 stops the stream of them;
+             `host`: the driver's PIDs are those of this place, which is no container
+    kernel   {since, after} -> {}         lines from that unix time on, behind record `after` of
+             this boot, as `kernel` frames; only where hello's `features` have `kernel`
+    kernel_lines {since, after} -> {lines:[frame]}   those that are there now, `kernel` frames all
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
@@ -45,6 +47,12 @@ Ops of a call (args -> value)
     release_list   {workdir} -> {current, releases:[{digest, at, bytes, files, in_use}]}
     release_switch {workdir, digest} -> {current}
     environment {python, packages, variables, caches} -> {...}
+    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
+    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
+    copy_digest {path, size, part} -> {sha256, missing}
+    copy_write  {path, offset, data, cut} -> {}      into the part beside the name
+    copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
+    copy_make   {path, kind, mode, to} -> {}         a folder or a link
 
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path

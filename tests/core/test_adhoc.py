@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.core.adhoc import find_host, find_target
+from orchestrator.core.adhoc import find_host, find_target, split_place
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Host, Inventory, Target
 
@@ -75,3 +75,21 @@ def test_an_alias_of_ssh_is_a_target_beside_an_inventory() -> None:
     assert find_target("gpu3", INVENTORY, ("gpu3",)).host.hostname == "gpu3"
     with pytest.raises(UsageError, match="It has ct200"):
         find_target("gpu3", INVENTORY, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "path"),
+    [
+        ("ct200:/srv/x", "ct200", "/srv/x"),
+        ("root@10.1.2.6/pct:200:/srv/a:b", "root@10.1.2.6/pct:200", "/srv/a:b"),
+        ("gpu3:2222:~/x", "gpu3:2222", "~/x"),
+        ("box/pct:200:data", "box/pct:200", "data"),
+        ("ct200:", "ct200", ""),
+        ("./a:b", None, "./a:b"),
+        ("/a:/b", None, "/a:/b"),
+        ("plain", None, "plain"),
+    ],
+)
+def test_a_place_of_cp(text: str, target: str | None, path: str) -> None:
+    """Which colon ends the target; what is plainly a path here is one."""
+    assert split_place(text) == (target, path)

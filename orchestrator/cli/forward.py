@@ -1,0 +1,117 @@
+"""forward: a port inside a run's target, on this machine.
+
+Each connection has a channel of its own into the target, past its network: a container need not
+have one. Listens on loopback only.
+"""
+
+import argparse
+import asyncio
+import contextlib
+
+from orchestrator.api.client import quoted
+from orchestrator.cli import output
+from orchestrator.cli.direct import way_to
+from orchestrator.cli.reach import connect
+from orchestrator.cli.targets import inventory_of, target_of
+from orchestrator.core.command import Command
+from orchestrator.core.errors import ApiError, NoSuchRun, OrchError, UsageError
+from orchestrator.core.model import Target
+from orchestrator.transport.base import Channel, Transport
+
+PIECE_BYTES = 65536
+
+_PUMP = """
+import os, socket, sys, threading
+for place in ("127.0.0.1", "::1"):
+    try: link = socket.create_connection((place, int(sys.argv[1])), 10); break
+    except OSError as error: why = error
+else: sys.exit(f"nothing takes a connection on port {sys.argv[1]} there: {why}")
+link.settimeout(None)
+def inward():
+    while piece := os.read(0, 65536): link.sendall(piece)
+    link.shutdown(socket.SHUT_WR)
+threading.Thread(target=inward, daemon=True).start()
+while piece := link.recv(65536):
+    while piece: piece = piece[os.write(1, piece):]
+"""
+
+
+def forward(options: argparse.Namespace) -> int:
+    """Listen here until Ctrl-C, and pass each connection on to the port inside the target."""
+    target = _target(options)
+    local = options.port if options.local is None else options.local
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_forward(target, options.port, local))
+    return 0
+
+
+def _target(options: argparse.Namespace) -> Target:
+    """The target of a run, or the target itself."""
+    if inventory_of(options) is None:
+        return target_of(options, options.run)
+    try:
+        run = connect(options).get(f"/v1/runs/{quoted(options.run)}")
+    except ApiError as error:
+        if error.exit_code != NoSuchRun.exit_code:
+            raise
+        try:
+            return target_of(options, options.run)
+        except UsageError:
+            raise error from None
+    return target_of(options, run["target"])
+
+
+async def _forward(target: Target, port: int, local: int) -> None:
+    async with way_to(target) as transport:
+        # A target that cannot be reached is said now, not at the first connection.
+        await transport.run(Command(argv=("true",)))
+
+        async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await _connection(transport, target, port, reader, writer)
+            except OrchError as error:
+                output.note(str(error))
+            finally:
+                writer.close()
+
+        try:
+            server = await asyncio.start_server(taken, "127.0.0.1", local)
+        except OSError as error:
+            raise UsageError(
+                f"port {local} of this machine cannot be used: {error.strerror}.",
+                remedy="Choose another one: --local PORT",
+            ) from error
+        bound = server.sockets[0].getsockname()[1]
+        output.say(f"localhost:{bound} is port {port} on {target.name}; Ctrl-C ends it")
+        async with server:
+            await server.serve_forever()
+
+
+async def _connection(
+    transport: Transport,
+    target: Target,
+    port: int,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    argv = (target.python or "python3", "-I", "-S", "-c", _PUMP, str(port))
+    channel = await transport.open(Command(argv=argv))
+    sending = asyncio.create_task(_send(reader, channel))
+    try:
+        while piece := await channel.read(PIECE_BYTES):
+            writer.write(piece)
+            await writer.drain()
+        if await channel.wait():
+            output.note(f"{target.name}: {channel.stderr_tail().strip()}")
+    except ConnectionError:
+        pass  # whoever called has hung up
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await channel.close()
+
+
+async def _send(reader: asyncio.StreamReader, channel: Channel) -> None:
+    while piece := await reader.read(PIECE_BYTES):
+        await channel.write(piece)
+    await channel.close_stdin()

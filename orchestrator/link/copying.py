@@ -1,0 +1,210 @@
+"""Files between here and a target, either way: in pieces, verified, going on where one stopped.
+
+The two ends answer the same ops (probe/copying.py): there through a probe, here by calling them.
+So one piece of code copies both ways. A source that changes meanwhile is refused, not mixed.
+"""
+
+import asyncio
+import posixpath
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.probe import copying as here
+from orchestrator.probe import reading
+from orchestrator.probe.errors import OpError
+from orchestrator.probe.frames import unpack
+
+PIECE_BYTES = 1 << 20
+PIECES_AT_ONCE = 4
+FILES_AT_ONCE = 4
+_WITHIN_S = 120.0
+
+Entry = Mapping[str, Any]
+
+
+class End(Protocol):
+    """One end of a copy: the ops of probe/copying.py, and `read`."""
+
+    async def call(self, op: str, *, timeout_s: float, **args: Any) -> Any:
+        """The op's value; OrchError where it fails."""
+        ...
+
+
+class Here:
+    """This machine as an end."""
+
+    async def call(self, op: str, *, timeout_s: float, **args: Any) -> Any:
+        """Do the op in a thread."""
+        del timeout_s
+        try:
+            return await asyncio.to_thread(_OPS[op], args, lambda _: None)
+        except OpError as error:
+            raise OrchError(error.message, remedy=error.remedy) from error
+        except OSError as error:
+            raise OrchError(f"{args.get('path')}: {error.strerror or error}.") from error
+
+
+_OPS = {**here.OPS, **reading.OPS}
+
+
+@dataclass(slots=True)
+class Copied:
+    """What a copy has done so far; `report` is called whenever it has done more."""
+
+    report: Callable[["Copied"], None] = lambda _: None
+    total_bytes: int = 0
+    done_bytes: int = 0
+    """Bytes that are there now, found or sent."""
+    sent_bytes: int = 0
+    files: int = 0
+    unchanged: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """Sockets, devices and FIFOs."""
+
+    def add(self, *, sent: int = 0, found: int = 0) -> None:
+        """Count bytes."""
+        self.sent_bytes += sent
+        self.done_bytes += sent + found
+        self.report(self)
+
+
+async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) -> None:
+    """Copy a file or a whole folder; a destination that is a folder gets it inside, as `cp` does.
+
+    OrchError where something could not be read, written or verified; copying again goes on.
+    """
+    found = await _call(source, "copy_look", path=path)
+    if found["kind"] == here.NOTHING:
+        raise UsageError(f"{path} is not there.", remedy="Look at the path and its side.")
+    there = await _call(to, "copy_look", path=to_path)
+    top, place = found["path"], there["path"]
+    if there["kind"] == here.FOLDER or to_path.endswith("/"):
+        place = posixpath.join(place, posixpath.basename(top))
+    if found["kind"] != here.FOLDER:
+        copied.total_bytes = found["size"]
+        await _file(source, top, to, place, found, copied)
+        return
+    entries = [entry async for entry in _entries(source, top)]
+    copied.total_bytes = sum(entry["size"] for entry in entries)
+    await _folder(source, top, to, place, entries, copied)
+
+
+async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
+    skip, more = 0, True
+    while more:
+        page = await _call(source, "copy_tree", path=top, skip=skip)
+        for entry in page["entries"]:
+            yield entry
+        skip, more = skip + len(page["entries"]), page["more"]
+
+
+async def _folder(
+    source: End, top: str, to: End, place: str, entries: list[Entry], copied: Copied
+) -> None:
+    def at(base: str, entry: Entry) -> str:
+        return posixpath.normpath(posixpath.join(base, entry["name"]))
+
+    folders = [entry for entry in entries if entry["kind"] == here.FOLDER]
+    for entry in folders:
+        # Writable for now; its own mode comes once everything is in it.
+        await _call(
+            to, "copy_make", path=at(place, entry), kind=here.FOLDER, mode=entry["mode"] | 0o700
+        )
+    room = asyncio.Semaphore(FILES_AT_ONCE)
+
+    async def one(entry: Entry) -> None:
+        async with room:
+            await _file(source, at(top, entry), to, at(place, entry), entry, copied)
+
+    for entry in entries:
+        if entry["kind"] == here.LINK:
+            await _call(to, "copy_make", path=at(place, entry), kind=here.LINK, to=entry["to"])
+    copied.left_out += [at(top, entry) for entry in entries if entry["kind"] == here.OTHER]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for entry in entries:
+                if entry["kind"] == here.FILE:
+                    tasks.create_task(one(entry))
+    except* OrchError as group:
+        raise group.exceptions[0] from None
+    for entry in reversed(folders):
+        await _call(to, "copy_make", path=at(place, entry), kind=here.FOLDER, mode=entry["mode"])
+
+
+async def _file(source: End, path: str, to: End, place: str, entry: Entry, copied: Copied) -> None:
+    if entry["kind"] != here.FILE:
+        raise UsageError(f"{path} is neither a file nor a folder.")
+    size = int(entry["size"])
+    there = await _call(to, "copy_look", path=place)
+    copied.files += 1
+    whole = await _call(source, "copy_digest", path=path, size=size)
+    if there["kind"] == here.FILE and there["size"] == size:
+        same = await _call(to, "copy_digest", path=place, size=size)
+        if same["sha256"] == whole["sha256"] and there["mode"] == entry["mode"]:
+            copied.unchanged += 1
+            copied.add(found=size)
+            return
+    begin = await _begin(source, path, to, place, min(int(there["part_bytes"]), size))
+    copied.add(found=begin)
+    await _send(source, path, to, place, range(begin, size, PIECE_BYTES), size, copied)
+    digest = whole["sha256"]
+    await _call(to, "copy_commit", path=place, size=size, sha256=digest, mode=entry["mode"])
+
+
+async def _begin(source: End, path: str, to: End, place: str, size: int) -> int:
+    """How much of an earlier part is what we would send; what is behind that is cut off.
+
+    The newest pieces of a copy that was cut may be there with a hole before them.
+    """
+    begin = 0
+    for kept in (size, size - PIECES_AT_ONCE * PIECE_BYTES):
+        if kept <= 0:
+            break
+        mine, theirs = await asyncio.gather(
+            _call(source, "copy_digest", path=path, size=kept),
+            _call(to, "copy_digest", path=place, size=kept, part=True),
+        )
+        if mine == theirs:
+            begin = kept
+            break
+    await _call(to, "copy_write", path=place, offset=begin, data="", cut=True)
+    return begin
+
+
+async def _send(
+    source: End, path: str, to: End, place: str, offsets: range, size: int, copied: Copied
+) -> None:
+    """Pieces from their first to their last, a few under way at a time."""
+    waiting: list[asyncio.Task[str]] = []
+    ahead = iter(offsets)
+
+    async def piece(offset: int) -> str:
+        part = await _call(source, "read", path=path, offset=offset, size=PIECE_BYTES)
+        wanted = min(PIECE_BYTES, size - offset)
+        if len(unpack(part["data"])) < wanted:
+            raise OrchError(f"{path} became shorter while it was copied.", remedy="Copy it again.")
+        return str(part["data"])
+
+    writes: list[asyncio.Task[Any]] = []
+    try:
+        for offset in offsets:
+            while len(waiting) < PIECES_AT_ONCE and (coming := next(ahead, None)) is not None:
+                waiting.append(asyncio.create_task(piece(coming)))
+            data = await waiting.pop(0)
+            if len(writes) == PIECES_AT_ONCE:
+                await writes.pop(0)
+            writes.append(
+                asyncio.create_task(_call(to, "copy_write", path=place, offset=offset, data=data))
+            )
+            copied.add(sent=min(PIECE_BYTES, size - offset))
+        await asyncio.gather(*writes)
+    finally:
+        for task in (*waiting, *writes):
+            task.cancel()
+        await asyncio.gather(*waiting, *writes, return_exceptions=True)
+
+
+async def _call(end: End, op: str, **args: Any) -> Any:
+    return await end.call(op, timeout_s=_WITHIN_S, **args)

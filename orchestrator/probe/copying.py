@@ -1,0 +1,167 @@
+"""Ops of `orch cp`: what is at a path, its bytes' hash, and a file that is built beside its name.
+
+A file that is not whole is NAME with a mark around it, in the same folder, so that the next copy
+goes on where this one stopped; the name itself gets a verified file by one rename, or none.
+"""
+
+import hashlib
+import os
+import stat
+from typing import Any
+
+from .errors import Refused
+from .frames import Frame, unpack
+from .ops import Progress
+
+READ_BYTES = 1 << 20
+PAGE = 5000
+PROGRESS_BYTES = 64 << 20
+
+FILE, FOLDER, LINK, OTHER, NOTHING = "file", "folder", "link", "other", "nothing"
+
+
+def part_of(path: str) -> str:
+    """Where a file is built."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.orch-part")
+
+
+def copy_look(args: Frame, _progress: Progress) -> Frame:
+    """What is at a path (a link is followed), and how much of a part is there."""
+    path = _path(args)
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        found: Frame = {"kind": NOTHING, "mode": 0, "size": 0}
+    else:
+        found = {"kind": _kind(status.st_mode), "mode": stat.S_IMODE(status.st_mode)}
+        found["size"] = status.st_size
+    return {**found, "path": os.path.abspath(path), "part_bytes": _size(part_of(path))}
+
+
+def copy_tree(args: Frame, _progress: Progress) -> Frame:
+    """What is in a folder, the folder itself as `.` first, in pages of 5000 from `skip` on."""
+    top, skip = _path(args), int(args.get("skip") or 0)
+    entries: list[dict[str, Any]] = []
+    for number, path in enumerate(_walk(top)):
+        if number >= skip + PAGE:
+            return {"entries": entries, "more": True}
+        if number >= skip:
+            entries.append(_entry(top, path))
+    return {"entries": entries, "more": False}
+
+
+def copy_digest(args: Frame, progress: Progress) -> Frame:
+    """SHA-256, hex, of the first `size` bytes of a file, or of its part where `part` is said."""
+    path = part_of(_path(args)) if args.get("part") else _path(args)
+    left, digest, said = int(args["size"]), hashlib.sha256(), 0
+    with open(path, "rb", buffering=0) as file:
+        while left > 0 and (chunk := file.read(min(left, READ_BYTES))):
+            digest.update(chunk)
+            left -= len(chunk)
+            said += len(chunk)
+            if said >= PROGRESS_BYTES:
+                said = 0
+                progress({"left": left})
+    return {"sha256": digest.hexdigest(), "missing": left}
+
+
+def copy_write(args: Frame, _progress: Progress) -> Frame:
+    """Bytes into the part of a file; what is behind `offset` goes where `cut` is said."""
+    chunk, offset = unpack(args["data"]), int(args["offset"])
+    fd = os.open(part_of(_path(args)), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if args.get("cut"):
+            os.ftruncate(fd, offset)
+        while chunk:
+            written = os.pwrite(fd, chunk, offset)
+            chunk, offset = chunk[written:], offset + written
+    finally:
+        os.close(fd)
+    return {}
+
+
+def copy_commit(args: Frame, progress: Progress) -> Frame:
+    """Check the part, give it its mode, and rename it to its name; Refused where it differs."""
+    path = _path(args)
+    part = part_of(path)
+    size = int(args["size"])
+    if size == 0:
+        open(part, "wb").close()
+    found = copy_digest({"path": path, "part": True, "size": size}, progress)
+    if found["sha256"] != args["sha256"] or _size(part) != size:
+        os.unlink(part)
+        raise Refused(
+            f"{path}: what came is not what was sent, and was removed.", remedy="Copy it again."
+        )
+    if os.path.isdir(path):
+        raise Refused(f"{path} is a folder.", remedy="Give the file another name.")
+    fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fchmod(fd, int(args["mode"]))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(part, path)
+    return {}
+
+
+def copy_make(args: Frame, _progress: Progress) -> Frame:
+    """A folder, which may be there already, or a link in the place of whatever link is there."""
+    path = _path(args)
+    if args["kind"] == LINK:
+        if os.path.islink(path):
+            os.unlink(path)
+        os.symlink(args["to"], path)
+        return {}
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, int(args["mode"]))
+    return {}
+
+
+def _path(args: Frame) -> str:
+    return os.path.expanduser(args["path"] or "~")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return FILE
+    return FOLDER if stat.S_ISDIR(mode) else LINK if stat.S_ISLNK(mode) else OTHER
+
+
+def _walk(top: str) -> Any:
+    yield top
+    for folder, folders, files in os.walk(top):
+        folders.sort()
+        for name in sorted([*files, *folders]):
+            yield os.path.join(folder, name)
+
+
+def _entry(top: str, path: str) -> dict[str, Any]:
+    status = os.lstat(path)
+    entry = {
+        "name": os.path.relpath(path, top),
+        "kind": _kind(status.st_mode),
+        "mode": stat.S_IMODE(status.st_mode),
+        "size": status.st_size if stat.S_ISREG(status.st_mode) else 0,
+    }
+    if entry["kind"] == LINK:
+        entry["to"] = os.readlink(path)
+    return entry
+
+
+OPS = {
+    "copy_look": copy_look,
+    "copy_tree": copy_tree,
+    "copy_digest": copy_digest,
+    "copy_write": copy_write,
+    "copy_commit": copy_commit,
+    "copy_make": copy_make,
+}
