@@ -4,8 +4,11 @@ Owns these few readings of ordinary lines; they are looked at only beside a find
 """
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable
 from enum import StrEnum
 
+from orchestrator.core.detect.sighting import Spoken
 from orchestrator.core.parse.traceback import going_on
 
 
@@ -85,3 +88,49 @@ def is_handled(text: str) -> bool:
 def announces_quote(text: str) -> bool:
     """Whether the line introduces text that is data, not the program's own."""
     return bool(_QUOTE.search(text[:300]))
+
+
+class Life:
+    """What ordinary lines say of the time behind any line; built once, asked often."""
+
+    def __init__(self, said: Iterable[Spoken]) -> None:
+        self.signs = [(item, sign_of(item.text)) for item in said]
+        self._numbers = [item.number for item, _ in self.signs]
+        self._of: dict[Sign, list[int]] = {sign: [] for sign in Sign}
+        self._alive: dict[str, list[int]] = {}
+        for item, sign in self.signs:
+            self._of[sign].append(item.number)
+            if sign in (Sign.PROGRESS, Sign.DONE):
+                self._alive.setdefault(item.key, []).append(item.number)
+
+    def near(self, line: int, count: int) -> list[Sign]:
+        """The signs of the lines at most `count` behind the line."""
+        first = bisect_right(self._numbers, line)
+        last = bisect_right(self._numbers, line + count)
+        return [sign for _, sign in self.signs[first:last]]
+
+    def between(self, line: int, end: int) -> list[Sign]:
+        """The signs of the lines behind one and before the other."""
+        return self.near(line, end - line - 1)
+
+    def count(self, sign: Sign, line: int) -> int:
+        """How many lines of that sign stand behind the line."""
+        numbers = self._of[sign]
+        return len(numbers) - bisect_right(numbers, line)
+
+    def alive(self, line: int, key: str) -> int:
+        """How many lines behind it show progress or an end of the speaker's work.
+
+        A speaker without a name speaks for all, and all speak for one without a name.
+        """
+        found = 0
+        for speaker, numbers in self._alive.items():
+            if not key or not speaker or speaker == key:
+                found += len(numbers) - bisect_right(numbers, line)
+        return found
+
+    def restarted(self, line: int) -> bool:
+        """Whether it was started again behind the line and went on then."""
+        again = self._of[Sign.RESTART]
+        position = bisect_right(again, line)
+        return position < len(again) and self.count(Sign.PROGRESS, again[position]) > 0

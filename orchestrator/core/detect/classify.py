@@ -22,6 +22,7 @@ _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""
 MAX_TRACEBACK_CHARS = 200_000
 MIN_MARGIN = 2
+MAX_REMEMBERED = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Classifier:
         self._signatures = tuple(signatures)
         self._roots = tuple(app_roots)
         self._by_line = tuple(item for item in self._signatures if item.lines)
+        self._seen: dict[tuple[str, str, tuple[str, ...]], Signature] = {}
         self._generic = next(item for item in self._signatures if item.id == GENERIC)
 
     def named(self, signature: str) -> Signature:
@@ -54,7 +56,15 @@ class Classifier:
 
     def of_text(self, kind: str, said: str, frames: Sequence[Frame] = ()) -> Signature:
         """The signature of an exception: its dotted type, its whole text, and its stack."""
-        places = [f"{frame.file}:{frame.function}" for frame in frames]
+        places = tuple(f"{frame.file}:{frame.function}" for frame in frames)
+        known = (kind, said, places)
+        if known not in self._seen:
+            if len(self._seen) > MAX_REMEMBERED:
+                self._seen.clear()
+            self._seen[known] = self._search(kind, said, places)
+        return self._seen[known]
+
+    def _search(self, kind: str, said: str, places: Sequence[str]) -> Signature:
         for item in self._signatures:
             if _void(item, said.partition("\n")[0]) or not _in_frames(item, places):
                 continue

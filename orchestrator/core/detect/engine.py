@@ -20,11 +20,17 @@ from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.terminal import Prefix, clean, read_prefix
 
-SLAB_BYTES = 1 << 20
+SLAB_BYTES = 1 << 18
 MAX_LINE_BYTES = 1 << 16
 TAIL_BYTES = 1 << 15
 WATCH_LINES = 60
 """Ordinary lines that are read behind a finding, to see whether life goes on."""
+FLOOD_BYTES = 3 << 20
+FLOOD_NOTES = 1500
+"""Bytes read line by line, or findings made, after which a dense log is sampled."""
+FLOOD_SLAB_BYTES = 4 << 20
+FLOOD_PART_BYTES = 8 << 10
+"""What is read of a slab's beginning, and of its end, in a flood."""
 KEEP_SIGHTINGS = 400
 KEEP_LINES = 3000
 
@@ -50,7 +56,10 @@ class Engine:
         self._last: deque[Sighting] = deque(maxlen=KEEP_SIGHTINGS)
         self._said: list[Spoken] = []
         self._said_last: deque[Spoken] = deque(maxlen=KEEP_LINES)
-        self._headless = False
+        self._num_read = 0
+        """Bytes read line by line so far."""
+        self._num_noted = 0
+        self._flooded = False
 
     # --- in ---------------------------------------------------------------------------------------
 
@@ -66,7 +75,7 @@ class Engine:
         found: list[Finding] = []
         start = 0
         while start < cut:
-            stop = min(start + SLAB_BYTES, cut)
+            stop = min(start + (FLOOD_SLAB_BYTES if self._flooded else SLAB_BYTES), cut)
             if stop < cut:
                 stop = data.rfind(b"\n", start, stop) + 1 or stop
             found += self._slab(data[start:stop])
@@ -107,10 +116,24 @@ class Engine:
     # --- the walk ---------------------------------------------------------------------------------
 
     def _slab(self, data: bytes) -> list[Finding]:
-        """Reads whole lines: those a pattern names, and those that follow while something is open."""
+        """Reads whole lines; of a slab in a flood of stacks only the beginning and the end."""
+        if not self._flooded or len(data) < 4 * FLOOD_PART_BYTES:
+            return self._stretch(data)
+        first = data.find(b"\n", FLOOD_PART_BYTES) + 1 or len(data)
+        last = max(first, data.rfind(b"\n", first, len(data) - FLOOD_PART_BYTES) + 1)
+        found = self._stretch(data[:first])
+        for line in self._unwrapper.flush():
+            found += self._read(line)
+        found += [self._note(reading) for reading in self._weaver.finish()]
+        self._number += data.count(b"\n", first, last)
+        self._offset += last - first
+        return found + self._stretch(data[last:])
+
+    def _stretch(self, data: bytes) -> list[Finding]:
+        """Reads the lines that a pattern names, and those that follow while something is open."""
         found: list[Finding] = []
         ends = sorted(set(self._prefilter.ends(data)))
-        position, counted, hit = 0, 0, 0
+        position, counted, hit, read = 0, 0, 0, 0
         while position < len(data):
             if self._weaver.idle and not self._watch:
                 while hit < len(ends) and ends[hit] <= position:
@@ -125,10 +148,14 @@ class Engine:
             stop = data.find(b"\n", position) + 1 or len(data)
             found += self._line(data[position:stop], self._offset + position, self._number)
             self._number += 1
+            read += stop - position
             position = counted = stop
         self._number += data.count(b"\n", counted)
         self._offset += len(data)
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._num_read += read
+        dense = read > len(data) // 2
+        self._flooded = dense and (self._num_read > FLOOD_BYTES or self._num_noted > FLOOD_NOTES)
         return found
 
     def _recall(self, data: bytes, position: int) -> None:
@@ -181,6 +208,7 @@ class Engine:
 
     def _keep(self, sighting: Sighting) -> None:
         self._watch = WATCH_LINES
+        self._num_noted += 1
         if len(self._first) < KEEP_SIGHTINGS:
             self._first.append(sighting)
         else:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.core.detect.afterwards import Sign, is_handled, sign_of
+from orchestrator.core.detect.afterwards import Life, Sign, is_handled
 from orchestrator.core.detect.classify import Classifier, by_exit_code
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.sighting import Sighting, Spoken
@@ -25,6 +25,8 @@ from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 
 MAX_FINDINGS = 200
 NEAR_LINES = 3
+HEALTHY_LINES = 3
+"""Lines of progress behind a helper's death that show that the job does without it."""
 _HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
 _LAST_WORDS = re.compile(r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S", re.IGNORECASE)
 _TIERS = {
@@ -87,7 +89,10 @@ class _Court:
             if not any(first <= item.number <= last for first, last in taken):
                 seen.setdefault(item.number, item)
         self._said = sorted(seen.values(), key=lambda item: item.number)
-        self._signs = [(item, sign_of(item.text)) for item in self._said]
+        self._life = Life(self._said)
+        self._last_end = max(
+            (item.finding.line for item in self._sightings if self._may_end(item)), default=0
+        )
 
     # --- the two ways ------------------------------------------------------------------------------
 
@@ -109,7 +114,7 @@ class _Court:
 
     def _last_words(self) -> Spoken | None:
         """The log's last telling line where it is an error's sentence, as sys.exit(text) leaves it."""
-        telling = [(item, sign) for item, sign in self._signs if sign is not Sign.NOISE]
+        telling = [(item, sign) for item, sign in self._life.signs if sign is not Sign.NOISE]
         if not telling:
             return None
         item, sign = telling[-1]
@@ -202,35 +207,26 @@ class _Court:
 
     def _survived(self, item: Sighting) -> bool:
         """Whether the text shows that the job went on in spite of it."""
-        later = [(s, sign) for s, sign in self._signs if s.number > item.finding.last_line]
-        near = [pair for pair in later if pair[0].number <= item.finding.last_line + NEAR_LINES]
-        done = any(sign is Sign.DONE for _, sign in later)
-        alive = [
-            s for s, sign in later if sign in (Sign.PROGRESS, Sign.DONE) and _speaks_for(s, item)
-        ]
-        if any(sign in (Sign.HANDLED, Sign.RESTART) for _, sign in near):
-            return not self._dies_later(item) or bool(alive)
+        last = item.finding.last_line
+        alive = self._life.alive(last, item.key)
+        done = self._life.count(Sign.DONE, last) > 0
+        near = self._life.near(last, NEAR_LINES)
+        if Sign.HANDLED in near or Sign.RESTART in near:
+            return alive > 0 or not self._dies_later(item)
         if item.level and any(is_handled(text) for text in item.before[-1:]):
             return True
         if item.quoted and alive:
             return True
         if item.key.startswith("[rank") and item.block and not item.level:
-            return done or self._restarted(later)
+            return done or self._life.restarted(last)
         if item.context in ("thread", "child"):
             if _needed(item.finding):
-                return self._restarted(later)
-            return done or len(alive) >= 3
-        return bool(alive)
-
-    def _restarted(self, later: Sequence[tuple[Spoken, Sign]]) -> bool:
-        again = next((i for i, (_, sign) in enumerate(later) if sign is Sign.RESTART), None)
-        return again is not None and any(sign is Sign.PROGRESS for _, sign in later[again:])
+                return self._life.restarted(last)
+            return done or alive >= HEALTHY_LINES
+        return alive > 0
 
     def _dies_later(self, item: Sighting) -> bool:
-        return any(
-            other.finding.line > item.finding.last_line and self._may_end(other)
-            for other in self._sightings
-        )
+        return self._last_end > item.finding.last_line
 
     # --- which one? --------------------------------------------------------------------------------
 
@@ -270,9 +266,7 @@ class _Court:
 
     def _explains(self, item: Sighting, end: Sighting) -> bool:
         """Whether something seen earlier, after which other ranks still printed, explains the end."""
-        between = [
-            sign for s, sign in self._signs if item.finding.last_line < s.number < end.finding.line
-        ]
+        between = self._life.between(item.finding.last_line, end.finding.line)
         return (
             self._may_end(item)
             and not item.level
@@ -393,10 +387,6 @@ def _needed(finding: Finding) -> bool:
     frame = finding.in_app_frame
     names = f"{finding.thread or ''} {frame.function if frame else ''}".lower()
     return any(word in names for word in _NEEDED_THREADS)
-
-
-def _speaks_for(spoken: Spoken, item: Sighting) -> bool:
-    return not item.key or not spoken.key or spoken.key == item.key
 
 
 def _role(item: Sighting, root: Sighting, fatal: Sequence[Sighting]) -> Role:

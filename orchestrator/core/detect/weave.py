@@ -22,7 +22,9 @@ from orchestrator.core.parse.traceback import (
     going_on,
 )
 
-MAX_OPEN = 128
+MAX_OPEN = 48
+MAX_TWINS = 16
+"""Blocks of one speaker that are looked at for a line."""
 _THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
 _CHILD = re.compile(r"^Process (?P<name>[\w:.-]{1,80}(?:-\d+)*):\s*$")
 _IGNORED = re.compile(
@@ -125,7 +127,7 @@ class Weaver:
             mine = self.open[-1:]
         if len(mine) < 2:
             return mine
-        mine = sorted(mine, key=lambda item: -item.last_number)
+        mine = sorted(mine, key=lambda item: -item.last_number)[:MAX_TWINS]
         text = line.rest
         for behind in sorted(mine, key=lambda item: len(item.block.text)):
             position = len(behind.block.text)
