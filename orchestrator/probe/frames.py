@@ -41,11 +41,16 @@ Ops of a call (args -> value)
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
-    release_offer  {workdir, digest, name, entries, shared} -> {missing:[sha256], current, exists}
-    release_blobs  {workdir, digest, data}      -> {}            framed blobs, zlib; see release.py
-    release_commit {workdir, digest, name, setup, env} -> {path, switched, verified, setup_ran}
-    release_list   {workdir} -> {current, releases:[{digest, at, bytes, files, in_use}]}
-    release_switch {workdir, digest} -> {current}
+    release_offer  {workdir, digest, entries, env, path_first} -> {missing:[sha256], current,
+             exists, setup}               changes nothing; `entries`: a packed manifest.Manifest
+    release_blobs  {workdir, digest, deploy, data} -> {}          packed records, in any order
+    release_commit {workdir, digest, deploy, entries, env, path_first, provenance}
+             -> {path, switched, verified, linked, setup_ran}     progress: {stage, line}
+    release_abandon {workdir, digest, deploy} -> {}      what was sent for `deploy` is removed
+    release_list   {workdir} -> {current, releases:[{digest, name, at, bytes, files, in_use,
+             provenance}]}
+    release_switch {workdir, digest} -> {current, before, path, release}
+    release_prune  {workdir, keep, protect} -> {removed, kept, environments}
     environment {python, packages, variables, caches} -> {...}
     copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}

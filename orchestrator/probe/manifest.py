@@ -31,6 +31,7 @@ MAX_MANIFEST_BYTES = 5 * 1024 * 1024
 """Packed; a frame holds 8 MiB and base64 adds a third."""
 
 _MAX_RAW_BYTES = 64 * 1024 * 1024
+_LOOK_BYTES = 4096
 _RECORD = struct.Struct(">32sQI")
 
 
@@ -113,8 +114,9 @@ def unpack(text: str) -> bytes:
 
 
 def _deflate(raw: bytes) -> bytes:
-    """Compressed at the cheapest level, or stored where a look says that it would not shrink."""
-    look = raw[:16384]
+    """Compressed at the cheapest level, or stored where looks say that it would not shrink."""
+    step = max(len(raw) // 4, _LOOK_BYTES)
+    look = b"".join(raw[at : at + _LOOK_BYTES] for at in range(0, len(raw), step))
     shrinks = len(zlib.compress(look, 1)) < 0.9 * len(look)
     return zlib.compress(raw, 1 if shrinks else 0)
 

@@ -15,6 +15,8 @@ from orchestrator.core.model import Job, Release
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.release import DeployPlan, DeployProgress
+from orchestrator.probe import release as far_side
+from orchestrator.probe.calls import OP_MODULES
 
 from .caller import NearCaller
 from .whole import leftovers, tree_of
@@ -356,3 +358,10 @@ async def test_a_deploy_that_is_cancelled_leaves_nothing_behind(
         while caller.at_work:
             await asyncio.sleep(0.01)
     assert leftovers(workdir) == []
+
+
+def test_the_probe_answers_every_op_of_a_deploy() -> None:
+    """None of them is missing from the probe's table."""
+    assert {name: OP_MODULES.get(name) for name in far_side.OPS} == dict.fromkeys(
+        far_side.OPS, "release"
+    )
