@@ -21,6 +21,7 @@
     there.py       exec
     copying.py     cp
     forward.py     forward
+    init.py        init
     trust.py       trust
     targets.py     TARGET and HOST -> the inventory's, or ad hoc
     direct.py      a run by its tmux session, with no daemon in between

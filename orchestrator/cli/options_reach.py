@@ -47,10 +47,24 @@ def _forward(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _init(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host", metavar="HOST", action="append", default=[], help="as `ssh HOST` has it, or local"
+    )
+    parser.add_argument(
+        "--container", metavar="ID", action="append", default=[], help="200, or pct:200"
+    )
+    parser.add_argument(
+        "--daemon", metavar="WHERE", help="where the daemon will live, for the file"
+    )
+    parser.add_argument("--yes", action="store_true", help="ask nothing, take what is proposed")
+
+
 REACH: dict[str, Command] = {
     "attach": Command("enter", "attach", "land in a run's tmux session", _attach),
     "exec": Command("there", "run_there", "a command on a target", _exec, takes_rest=True),
     "cp": Command("copying", "cp", "copy files from or to a target; resumes", _cp),
     "forward": Command("forward", "forward", "a port of a run's target, here", _forward),
+    "init": Command("init", "init", "look around and write an inventory", _init),
     "trust": Command("trust", "trust", "show a host's key, and accept it", _trust),
 }

@@ -1,0 +1,146 @@
+"""init: look around, ask little, and write an inventory where there is none.
+
+Never overwrites. On a terminal it asks what was not said; elsewhere the flags must say it.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.api.location import INVENTORY_NAME
+from orchestrator.cli import output
+from orchestrator.cli.direct import on_target
+from orchestrator.cli.targets import ssh_aliases
+from orchestrator.core.adhoc import LOCAL, find_target
+from orchestrator.core.command import Command
+from orchestrator.core.errors import UsageError
+from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.starter import Found, starter, target_name
+from orchestrator.core.model import Target
+from orchestrator.core.parse.survey import SCRIPT, Survey, parse_survey
+from orchestrator.transport.base import Transport
+
+HERE = "on this machine"
+MOST_SHOWN = 20
+
+Ask = Callable[[str, Sequence[str], str], str]
+
+
+def init(options: argparse.Namespace) -> int:
+    """Write an inventory with the hosts and containers that were said, or chosen."""
+    path = Path(getattr(options, "config", None) or INVENTORY_NAME)
+    if path.exists():
+        raise UsageError(
+            f"{path} is there already, and was left as it is.",
+            remedy="`orch doctor` checks it; --config FILE writes another one.",
+        )
+    ask = _asker(options)
+    found: list[Found] = []
+    for host in options.host or [ask("Which host?", [*ssh_aliases(), LOCAL], LOCAL)]:
+        found += _look_around(host, options, ask)
+    daemon = options.daemon or _daemon(found, ask)
+    text = starter(found, package=_package(path.parent), daemon=daemon)
+    _checked(text, path)
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+    names = ", ".join(target_name(one.target) for one in found)
+    output.say(f"{path} has {names}; the job in it waits to be filled in", "next: orch doctor")
+    if daemon != HERE:
+        output.say(f"the daemon is to live {daemon}: put this folder there and call orch there")
+    return 0
+
+
+def _look_around(host: str, options: argparse.Namespace, ask: Ask) -> list[Found]:
+    """The host's containers that are wanted, or the host itself."""
+    itself = find_target(host, None, ())
+    if itself.container is not None:
+        return [Found(target=itself, survey=_survey(itself))]
+    survey = _survey(itself)
+    there = [f"{runtime}:{name}" for runtime, name in survey.containers]
+    _tell(host, survey, there)
+    wanted = [_full(word, there, host) for word in options.container]
+    if not wanted and there:
+        said = ask(f"Which container of {host}? (all, none)", [*there, "all", "none"], "all")
+        wanted = [] if said == "none" else there if said == "all" else [_full(said, there, host)]
+    if not wanted:
+        return [Found(target=itself, survey=survey)]
+    targets = [find_target(f"{host}/{word}", None, ()) for word in wanted]
+    return [Found(target=target, survey=_survey(target)) for target in targets]
+
+
+def _full(word: str, there: Sequence[str], host: str) -> str:
+    """`pct:200` for `200`, by what was found."""
+    matching = [one for one in there if word in {one, one.partition(":")[2]}]
+    if not matching:
+        raise UsageError(
+            f"{host} has no running container {word}.",
+            remedy=f"It has {', '.join(there) or 'none that its runtimes list'}.",
+        )
+    return matching[0]
+
+
+def _survey(target: Target) -> Survey:
+    async def look(transport: Transport) -> str:
+        done = await transport.run(Command(argv=("/bin/sh", "-c", SCRIPT)), timeout_s=60.0)
+        return done.stdout.decode("utf-8", "replace")
+
+    return parse_survey(on_target(target, look))
+
+
+def _tell(host: str, survey: Survey, there: Sequence[str]) -> None:
+    shown = ", ".join(there[:MOST_SHOWN]) or "none"
+    output.say(
+        f"{host}: {len(survey.gpus)} GPUs, containers: {shown}, "
+        f"tmux sessions: {', '.join(survey.sessions) or 'none'}"
+    )
+
+
+def _daemon(found: Sequence[Found], ask: Ask) -> str:
+    hosts = [one.target.host for one in found if one.target.host.transport != LOCAL]
+    places = [HERE, *dict.fromkeys(f"on {host.name}" for host in hosts)]
+    if len(places) == 1:
+        return HERE
+    if any(Path("/sys/class/power_supply").glob("BAT*")):
+        output.say("This machine has a battery: while it sleeps, nobody watches and nobody alerts.")
+    return ask("Where shall the daemon live?", places, HERE)
+
+
+def _asker(options: argparse.Namespace) -> Ask:
+    """Who answers: the flag --yes, a person, or nobody."""
+    if options.yes:
+        return lambda _question, _choices, otherwise: otherwise
+    return _asked if sys.stdin.isatty() and sys.stdout.isatty() else _nobody
+
+
+def _asked(question: str, choices: Sequence[str], otherwise: str) -> str:
+    output.say(question, *(f"  {number}  {one}" for number, one in enumerate(choices, start=1)))
+    said = input(f"[{otherwise}] ").strip() or otherwise
+    if said.isdigit() and 0 < int(said) <= len(choices) and said not in choices:
+        return choices[int(said) - 1]
+    return said
+
+
+def _nobody(question: str, _choices: Sequence[str], otherwise: str) -> str:
+    raise UsageError(
+        f"{question} Nobody is here to answer.",
+        remedy="Say --host HOST and --container ID, or --yes for "
+        f"{otherwise} and what it would choose further.",
+    )
+
+
+def _package(folder: Path) -> str | None:
+    """A folder that looks like what is to be shipped: one with a __main__.py."""
+    mains = sorted(path.parent.name for path in folder.glob("*/__main__.py"))
+    return mains[0] if mains else None
+
+
+def _checked(text: str, path: Path) -> None:
+    """What we write must be good by our own measure."""
+    parse_inventory(
+        text.encode(),
+        path=str(path),
+        folder=str(path.parent.resolve()),
+        exists=lambda folder: Path(folder).is_dir(),
+        home=str(Path.home()),
+    )

@@ -1,0 +1,111 @@
+"""The first inventory of a person: what was found, and what else could stand there, commented."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.core.model import Target
+from orchestrator.core.parse.survey import Survey
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+_TAIL = """\
+alerts:
+  sinks:
+    ops:                            # `orch alert test ops` sends one; unset variables are no error
+      type: webhook
+      url_env: ORCH_WEBHOOK_URL     # export ORCH_WEBHOOK_URL=https://...
+      secret_env: ORCH_WEBHOOK_SECRET
+    # phone: {type: apprise, url_env: ORCH_APPRISE_URL}    # Slack, ntfy, mail and a hundred more
+  routes:
+    - {match: {}, to: [ops]}        # everything; {match: {severity: critical}, ...} narrows it
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One target, and what was seen on it."""
+
+    target: Target
+    survey: Survey
+
+
+def starter(found: Sequence[Found], *, package: str | None, daemon: str) -> str:
+    """YAML of an inventory with these targets, and a job that waits to be filled in.
+
+    `package` is a folder beside it that looks like a program, `daemon` where the daemon will live.
+    """
+    lines = [
+        "# What orch knows of your machines: hosts are reached, targets are where commands run,",
+        "# jobs are what you want running there. `orch doctor` checks all of it.",
+        f"# The daemon lives {daemon}: alerts and relaunches need it, runs go on without it.",
+        "version: 1",
+        "",
+        "hosts:",
+    ]
+    for host in dict.fromkeys(one.target.host for one in found):
+        settings = {
+            "transport": "local" if host.transport == "local" else None,
+            "hostname": None if host.hostname == name_of(host.name) else host.hostname,
+            "port": str(host.port) if host.port else None,
+            "user": host.user,
+        }
+        said = ", ".join(f"{key}: {_quoted(value)}" for key, value in settings.items() if value)
+        lines.append(f"  {name_of(host.name)}: {{{said}}}")
+    lines += ["", "targets:"]
+    for one in found:
+        lines += _target(one)
+    lines += ["", *_job(found[0], package), "", *_TAIL.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+def name_of(word: str) -> str:
+    """A word as a name of the inventory: `root@10.1.2.6` is host 10-1-2-6."""
+    bare = word.rpartition("@")[2].strip("[]")
+    return "".join(char if char in _PLAIN else "-" for char in bare).strip("-_") or "host"
+
+
+def target_name(target: Target) -> str:
+    """`ct200` for container 200, else the container's or the host's own name."""
+    if target.container is None:
+        return name_of(target.host.name)
+    return f"ct{target.container}" if target.container.isdigit() else name_of(target.container)
+
+
+def _target(one: Found) -> list[str]:
+    target, survey = one.target, one.survey
+    inside = ""
+    if target.container is not None:
+        inside = f", runtime: {target.runtime}, container: {_quoted(target.container)}"
+    seen = [f"{len(survey.gpus)} x {survey.gpus[0]}"] if survey.gpus else ["no GPU seen"]
+    seen.append(f"Python {survey.python}" if survey.python else "no python3: plain shell only")
+    seen.append(f"tmux {survey.tmux}" if survey.tmux else "no tmux: install it there")
+    lines = [
+        f"  # {', '.join(seen)}",
+        f"  {target_name(target)}: {{host: {name_of(target.host.name)}{inside}}}",
+    ]
+    if survey.sessions:
+        names = ", ".join(survey.sessions[:8])
+        lines.append(f"  #   tmux sessions now: {names}; `orch adopt` follows one")
+    return lines
+
+
+def _job(first: Found, package: str | None) -> list[str]:
+    session = (first.survey.sessions or ("train",))[0]
+    shown = package or "trainer"
+    return [
+        "# jobs:",
+        "#   train:",
+        f"#     target: {target_name(first.target)}",
+        f"#     package: {shown}              # the folder that is shipped; .gitignore is obeyed",
+        "#     workdir: /srv/orch/train      # on the target; releases and runs live here",
+        f"#     command: python3 -m {shown}",
+        f"#     session: {session}            # `tmux attach -t {session}` there shows the run",
+        "#     watch: {output_within: 10m, stop_on: [thread_death]}",
+        "#     preflight: {gpus_idle: true, min_free_disk: 50GiB}",
+        "#     secrets: [HF_TOKEN]           # names of variables, never values",
+        "#     restart: {on: [infra, cuda_ecc], max_attempts: 3, within: 6h, backoff: 30s}",
+    ]
+
+
+def _quoted(word: str) -> str:
+    return word if set(word) <= _PLAIN | {"."} else f'"{word}"'
