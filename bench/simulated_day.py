@@ -19,15 +19,16 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import RunView, after
 from orchestrator.core.decide.inputs import Accepted, Input
 from orchestrator.core.decide.lifecycle import decide
+from orchestrator.core.model import AlertsSpec
 from orchestrator.sinks import Message, Outbox, Result
 from orchestrator.sinks.base import Lookup, refused, taken
 from orchestrator.store import Store
-from tests.core.decide.stories import Story, crash, fine, policy, run, seen
+from tests.core.decide.stories import SINKS, Story, crash, fine, policy, run, seen
 
 RUNS = 200
 FINDINGS_A_RUN = 24
 DAY_S = 86_400.0
-SPEED = 300.0
+SPEED = 500.0
 DOWN = (30_000.0, 33_600.0)
 
 
@@ -77,7 +78,7 @@ class Receiver:
 
 async def _live(store: Store, clock: DayClock, rng: random.Random) -> int:
     """One run from its request to its end; answers how many decisions that took."""
-    rules = policy("infra", max_attempts=3)
+    rules = policy("infra", max_attempts=3, alerts=AlertsSpec(sinks=SINKS[:1]))
     await clock.sleep(rng.random() * DAY_S / 2)
     created = await store.runs.create(run(number=0))
     story = Story(rules)
