@@ -52,6 +52,8 @@ def main() -> int:
     except LabUnavailableError as why:
         print(why, file=sys.stderr)
         return 1
+    # A shell's background jobs ignore Ctrl-C, and so would we.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         lab.gpus.set_idle(options.gpus)
         inventory = lab.folder / "inventory.yaml"
