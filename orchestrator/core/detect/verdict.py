@@ -36,8 +36,17 @@ _TIERS = {
     "nccl_error": 2,
 }
 _DEVICE_WORK = frozenset(
-    "fx_trace_race fx_trace_nested dynamo_compile_error triton_error cuda_oom cuda_device_assert"
-    " cuda_illegal_access gpu_fault cublas_cudnn_error".split()
+    [
+        "fx_trace_race",
+        "fx_trace_nested",
+        "dynamo_compile_error",
+        "triton_error",
+        "cuda_oom",
+        "cuda_device_assert",
+        "cuda_illegal_access",
+        "gpu_fault",
+        "cublas_cudnn_error",
+    ]
 )
 _ABORTS = frozenset({-6, 134})
 _NEEDED_THREADS = (
@@ -280,7 +289,7 @@ class _Court:
     def _verdict(self, root: Sighting, fatal: Sequence[Sighting], certainty: Certainty) -> Verdict:
         finding = self._told(root, fatal)
         known = self._classifier.named(finding.signature)
-        outcome = self._outcome(finding, root)
+        outcome = self._outcome(finding)
         return Verdict(
             verdict=outcome,
             crash=True,
@@ -328,7 +337,7 @@ class _Court:
                 )
         return finding
 
-    def _outcome(self, finding: Finding, root: Sighting) -> Outcome:
+    def _outcome(self, finding: Finding) -> Outcome:
         if finding.signature == "interrupted":
             return Outcome.STOPPED
         if finding.signature == "host_oom" and finding.exception is None:
@@ -336,10 +345,10 @@ class _Court:
         return Outcome.CRASHED
 
     def _findings(self, root: Sighting, fatal: Sequence[Sighting]) -> tuple[Finding, ...]:
-        out = []
-        for item in self._sightings[:MAX_FINDINGS]:
-            out.append(replace(item.finding, role=_role(item, root, fatal)))
-        return tuple(out)
+        return tuple(
+            replace(item.finding, role=_role(item, root, fatal))
+            for item in self._sightings[:MAX_FINDINGS]
+        )
 
     def _fine(self, certainty: Certainty, reason: str) -> Verdict:
         findings = tuple(
@@ -405,7 +414,9 @@ def _evidence(finding: Finding, fatal: Sequence[Sighting]) -> tuple[str, ...]:
         frame = finding.in_app_frame
         lines.append(f"{finding.line}: {frame.file}:{frame.line} in {frame.function}")
     for item in fatal:
-        entry = f"{item.finding.line}: {item.finding.text}"
+        entry = (
+            f"{item.finding.line}: {item.finding.text}" if item.finding.line else item.finding.text
+        )
         if entry not in lines:
             lines.append(entry)
     return tuple(line[:300] for line in lines[:MAX_EVIDENCE_LINES])

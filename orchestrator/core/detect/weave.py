@@ -202,7 +202,7 @@ class Weaver:
         same = [
             item for item in self._recent if item.prefix.key == prefix.key or not item.prefix.key
         ]
-        _name_context(reading, [item for item in same][-2:])
+        _name_context(reading, list(same)[-2:])
         return reading
 
 

@@ -86,7 +86,7 @@ _CLOCK = re.compile(
     re.VERBOSE,
 )
 _LEVEL = re.compile(
-    r"""(?P<glog>[DIWEFC])\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ +\d+\ [^\]\s]{1,200}:\d+\]\ ?(?:\[[\d/_!]+\]\ ?)*
+    r"""(?P<glog>[VDIWEFC])\d{4}\ \d\d:\d\d:\d\d\.\d{1,9}\ +\d+\ [^\]\s]{1,200}:\d+\]\ ?(?:\[[\d/_!]+\]\ ?)*
       |\[[DIWEF]\d{3,4}\ \d\d:\d\d:\d\d\.\d{1,9}\ [\w./+-]{1,200}:\d+\]\ ?
       |\[?(?P<word>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\]?(?::[\w.]{1,80}:|\ *(?:\||-|:)\ ?|\ \[[^\]]{1,100}\]:?\ |\]\ ?|\ +(?=\S))(?:(?!\S*(?:Error|Exception|Interrupt|Exit)\b|(?:[\w.]*\.)?[A-Z]\w*:|\S+:\ error:)[\w.]{1,80}(?::\w{1,60})?(?::\d+)?(?:\ -\ |:\ |\ \|\ ))?
       |(?:-\ )?[\w.]{1,80}\ -\ (?P<named>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\ -\ """,
@@ -94,7 +94,7 @@ _LEVEL = re.compile(
 )
 _STREAM = re.compile(r"\[[A-Za-z][\w.:/-]{0,40}\]\ ?(?:-\ |:\ )?")
 """A logger's or stream's name in brackets, behind a time."""
-_CODES = {"F": "C"}
+_CODES = {"F": "C", "V": "D"}
 _TABLE_INDEX = re.compile(r"\[\d+\]: ?$")
 """A row number of torchrun's failure table, not a rank in front of a line."""
 

@@ -13,12 +13,32 @@ from orchestrator.core.detect.signatures.rules import parse_rule
 
 __all__ = ["Expectation", "Signature", "load", "parse_rule", "signature"]
 
-_ORDER = (
-    "fx_trace_nested fx_trace_race cuda_oom triton_error dynamo_compile_error cuda_device_assert"
-    " cuda_illegal_access gpu_fault shm_exhausted disk_full host_oom driver_mismatch nccl_timeout"
-    " cublas_cudnn_error rendezvous_or_port nccl_error import_error checkpoint_corrupt"
-    " hub_or_dataset_error nan_loss segfault interrupted elastic_child_failed python_error"
-).split()
+_ORDER = [
+    "fx_trace_nested",
+    "fx_trace_race",
+    "cuda_oom",
+    "triton_error",
+    "dynamo_compile_error",
+    "cuda_device_assert",
+    "cuda_illegal_access",
+    "gpu_fault",
+    "shm_exhausted",
+    "disk_full",
+    "host_oom",
+    "driver_mismatch",
+    "nccl_timeout",
+    "cublas_cudnn_error",
+    "rendezvous_or_port",
+    "nccl_error",
+    "import_error",
+    "checkpoint_corrupt",
+    "hub_or_dataset_error",
+    "nan_loss",
+    "segfault",
+    "interrupted",
+    "elastic_child_failed",
+    "python_error",
+]
 
 
 def load() -> tuple[Signature, ...]:

@@ -1,0 +1,174 @@
+"""The streaming engine: when a finding is told, what an exit record says, what stays bounded."""
+
+import json
+import tracemalloc
+
+import pytest
+
+from orchestrator.core.detect.engine import Engine, diagnose
+from orchestrator.core.detect.signatures import parse_rule
+from orchestrator.core.findings import Outcome, Role, Verdict, verdict_json
+from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import read_kernel_line
+
+CRASH = (
+    b'Traceback (most recent call last):\n  File "/srv/app/train.py", line 88, in step\n'
+    b"    out = model(batch)\nKeyError: 'labels'\n"
+)
+THREAD = b"Exception in thread drafter-1:\n" + CRASH
+
+
+def record(code: int | None, signal: int | None = None) -> ExitRecord:
+    return ExitRecord(code=code, signal=signal, started_at=0.0, ended_at=9.0)
+
+
+def test_finding_is_told_when_its_block_ends() -> None:
+    """The next line ends a block, and with it the finding comes."""
+    engine = Engine()
+    assert engine.feed(b"step 1\n" + CRASH) == []
+    (finding,) = engine.feed(b"step 2 loss 1.0\n")
+    assert (finding.signature, finding.line, finding.offset) == ("python_error", 2, 7)
+    assert finding.traceback == CRASH.decode().rstrip("\n")
+
+
+def test_quiet_ends_a_complete_block_even_without_its_newline() -> None:
+    """After a silence the exception stands, also where its last line has no end yet."""
+    engine = Engine()
+    assert engine.feed(THREAD.rstrip(b"\n")) == []
+    (finding,) = engine.quiet()
+    assert (finding.thread, finding.ends) == ("drafter-1", "thread")
+    assert engine.quiet() == []
+
+
+def test_quiet_leaves_a_stack_without_its_exception_open() -> None:
+    """A stack that is still being printed is not told before its exception is there."""
+    engine = Engine()
+    head, _, tail = CRASH.rpartition(b"KeyError")
+    assert engine.feed(head) == engine.quiet() == []
+    engine.feed(b"KeyError" + tail)
+    assert [item.signature for item in engine.quiet()] == ["python_error"]
+
+
+def test_exit_code_zero_outweighs_the_text() -> None:
+    """A traceback in the log of a program that ended well is no crash."""
+    verdict = diagnose([CRASH], exit_record=record(0))
+    assert (verdict.crash, verdict.verdict) == (False, Outcome.OK)
+
+
+def test_exit_code_outweighs_signs_of_life() -> None:
+    """A program that ended with 1 crashed, whatever it printed after its traceback."""
+    log = CRASH + b"step 9 loss 1.0\n" * 9
+    assert not diagnose([log]).crash
+    assert diagnose([log], exit_record=record(1)).signature == "python_error"
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "outcome", "signature"),
+    [
+        (None, 9, Outcome.KILLED, "host_oom"),
+        (None, 15, Outcome.STOPPED, "interrupted"),
+        (None, 11, Outcome.CRASHED, "segfault"),
+        (7, None, Outcome.CRASHED, "python_error"),
+    ],
+)
+def test_end_without_any_text_is_told_from_the_record(
+    code: int | None, signal: int | None, outcome: Outcome, signature: str
+) -> None:
+    """Where nothing was printed the code or signal alone is the evidence, and it is said so."""
+    verdict = diagnose([b"step 1 loss 2.0\n"], exit_record=record(code, signal))
+    assert (verdict.verdict, verdict.signature) == (outcome, signature)
+    assert "only the" in verdict.certainty_reason
+
+
+def test_kernel_line_proves_an_oom_kill() -> None:
+    """SIGKILL with the kernel's line beside it is certain, and the line is the evidence."""
+    line = "Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB"
+    event = read_kernel_line(line)
+    assert event is not None
+    verdict = diagnose([b"step 1\n"], exit_record=record(None, 9), kernel=[event])
+    assert (verdict.signature, verdict.evidence) == ("host_oom", (line,))
+
+
+def test_earliest_root_stands_above_its_cascade() -> None:
+    """The rank that failed is the root; ranks that lost their peer are below it."""
+    log = b"".join(
+        b"[rank1]: " + line + b"\n" for line in CRASH.rstrip(b"\n").split(b"\n")
+    ) + b"".join(
+        b"[rank0]: " + line + b"\n"
+        for line in CRASH.replace(
+            b"KeyError: 'labels'", b"RuntimeError: [gloo/transport/tcp] Connection closed by peer"
+        )
+        .rstrip(b"\n")
+        .split(b"\n")
+    )
+    verdict = diagnose([log])
+    assert (verdict.rank, verdict.exception and verdict.exception.type) == (1, "KeyError")
+    assert [item.role for item in verdict.findings] == [Role.ROOT, Role.CASCADE]
+
+
+def test_own_rule_is_found_and_ends_the_run() -> None:
+    """A user's rule in HyperPod's words is a signature like any other."""
+    rule = parse_rule({"name": "lost", "logPattern": r"lease lost by \w+", "faultOnMatch": True})
+    assert diagnose([b"lease lost by node3\n"], [rule]).signature == "lost"
+
+
+def test_document_has_the_keys_of_the_contract() -> None:
+    """`orch diagnose --json` prints these keys, in this order first."""
+    verdict = diagnose([CRASH])
+    document = verdict_json(verdict, "run.log")
+    assert list(document)[:22] == [
+        "schema",
+        "file",
+        "verdict",
+        "crash",
+        "signature",
+        "title",
+        "severity",
+        "transient",
+        "family",
+        "fingerprint",
+        "exception",
+        "root_exception",
+        "frame",
+        "in_app_frame",
+        "rank",
+        "thread",
+        "line",
+        "truncated",
+        "cause",
+        "next_steps",
+        "references",
+        "findings",
+    ]
+    assert document["findings"][0] == {
+        "signature": "python_error",
+        "role": "root",
+        "line": 1,
+        "rank": None,
+        "text": "KeyError: 'labels'",
+    }
+    assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+def test_memory_stays_bounded_on_a_log_of_stacks() -> None:
+    """Many megabytes of tracebacks leave no more behind than a few thousand lines."""
+    engine = Engine()
+    engine.feed(CRASH)
+    tracemalloc.start()
+    for _ in range(8):
+        engine.feed(CRASH * 8000)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 30_000_000
+    assert engine.close().signature == "python_error"
+
+
+def test_line_without_an_end_does_not_grow() -> None:
+    """A program that never ends its line costs no more than the longest line that is kept."""
+    engine = Engine()
+    tracemalloc.start()
+    for _ in range(200):
+        engine.feed(b"x" * 100_000)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 2_000_000
