@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,11 @@ from tests.lab.lab import Lab, LabUnavailableError
 from tests.lab.receiver import Receiver
 
 TmuxCall = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_configure() -> None:
+    """Let the programs under test hear Ctrl-C, also where our shell runs us in its background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
