@@ -32,14 +32,17 @@ from orchestrator.core.decide.inputs import (
 )
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import Signature, load
-from orchestrator.core.errors import OrchError, TargetError, Unreachable
+from orchestrator.core.errors import OrchError, StoreError, TargetError, Unreachable
 from orchestrator.core.events import Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
-from orchestrator.core.model import Job, RunState
+from orchestrator.core.model import Job, Release, Run, RunState
+from orchestrator.deploy.environment import fingerprint
+from orchestrator.launch.configuration import configuration
 from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
 from orchestrator.link.link import Link
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
+from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
 
 RETRY_FIRST_S = 1.0
@@ -96,6 +99,9 @@ class Supervisor:
                 await self._decide(event, tasks)
                 if isinstance(event, Launched):
                     observer = self._observe_if_launched(tasks)
+                    self._look(Moment.LAUNCH, tasks)
+                if isinstance(event, VerdictReached):
+                    self._look(Moment.END, tasks)
             if observer is not None:
                 observer.cancel()
 
@@ -151,6 +157,23 @@ class Supervisor:
                 same_as=await self._earlier(finding.fingerprint, finding.family),
             )
         )
+
+    def _look(self, moment: Moment, tasks: asyncio.TaskGroup) -> None:
+        """Keep what the present attempt finds around it, while everything else goes on."""
+        run = self.view.run
+        tasks.create_task(self._keep_look(run, moment), name=f"look {run.id}.{run.attempt}")
+
+    async def _keep_look(self, run: Run, moment: Moment) -> None:
+        found: Mapping[str, Any]
+        try:
+            found = await fingerprint(self._stages.link, self.job, await self._release(run))
+        except OrchError as error:
+            found = {"error": str(error)}
+        settings, store = configuration(self.job, run), self._stages.store
+        try:
+            await store.environments.add(run.id, run.attempt, moment, found, settings)
+        except StoreError as error:
+            logger.warning("look.not_kept", extra={"run": run.id, "why": str(error)})
 
     async def _over(self, event: Exited | RelayGone, reader: Reader) -> None:
         """The attempt has ended: its verdict, and what it is the same as."""
@@ -245,11 +268,14 @@ class Supervisor:
     async def _launch(self) -> Launched:
         run, stages = self.view.run, self._stages
         secrets = {name: value for name in self.job.secrets if (value := stages.lookup(name))}
-        release = None
-        if run.release is not None:
-            release = await stages.store.releases.find(self.job.name, run.target, run.release)
-        answer = await launch(stages.link, launch_spec(self.job, run, release, secrets))
+        spec = launch_spec(self.job, run, await self._release(run), secrets)
+        answer = await launch(stages.link, spec)
         return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
+
+    async def _release(self, run: Run) -> Release | None:
+        if run.release is None:
+            return None
+        return await self._stages.store.releases.find(self.job.name, run.target, run.release)
 
     async def _collect(self, action: Action) -> None:
         """What the target says of itself at the failure, before anything is launched again."""

@@ -17,17 +17,25 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
     GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
+    GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
+                                         without `with`: against the job's last good run before it
     POST /v1/runs/RUN/stop {grace_s}     stream: stopping, stopped{ended, remaining, gpus_free_after_s, gpu_holders}
     POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, sent_bytes, total_bytes},
                                          setup{job, line}, deployed{job, target, release, switched, seconds}, done
     POST /v1/run {job, why, replace, env, args, force, deploy}
                                          stream: deploy's, preflight{checks}, ended{...stop's}, warning{text},
                                          stored{run}, launched{run}
+    POST /v1/repeat {...run's, count, until_crash, cold_cache}
+                                         stream: run's for each trial, trial{number, count, crashed, run}, rate{RATE}
+    GET  /v1/compare?job=JOB&a=A&b=B     {job, a: {release, RATE}, b: {release, RATE}, p, text}; A and B: a release or RUN
+    POST /v1/bisect {job, good, bad, count, env, args}
+                                         stream: suspects{releases, next}, repeat's, judged{release, bad, RATE},
+                                         found{release, good, bad}
     POST /v1/rollback {job, release}     {"job", "current"}
     GET  /v1/releases?job=JOB            {"releases": [...]}
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView
-    GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}
+    GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}    core/explain/telling.py has all keys
     POST /v1/incidents/INCIDENT/ack      IncidentView
     GET  /v1/silences[?all=1]            {"silences": [SilenceView]}     without all: those that last
     POST /v1/silences {match, for_s, why}            SilenceView     for_s left out or null: for good
@@ -37,7 +45,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/top                         {"targets": [TargetView]}
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 
-Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
+RATE: trials, crashes, rate (null without a trial), low, high, text, by_fingerprint[{fingerprint,
+signature, title, count, runs}]. Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
 incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the
 bytes from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView},
 launched likewise.

@@ -151,14 +151,16 @@ class Server:
         router.add_post("/v1/runs/{words}/stop", self._post_stream("stop"))
         router.add_post("/v1/deploy", self._post_stream("deploy"))
         router.add_post("/v1/run", self._post_stream("run"))
+        router.add_post("/v1/repeat", self._post_stream("repeat"))
+        router.add_post("/v1/bisect", self._post_stream("bisect"))
         router.add_get("/healthz", self._health)
         router.add_get("/metrics", self._metrics)
-        for what in ("runs", "incidents", "doctor", "top", "releases", "silences"):
+        for what in ("runs", "incidents", "doctor", "top", "releases", "silences", "compare"):
             router.add_get(f"/v1/{what}", self._get(what))
         router.add_get("/v1/runs/{words}", self._get("run"))
         router.add_get("/v1/incidents/{words}", self._get("incident"))
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
-        for what in ("metrics", "wait", "gpus"):
+        for what in ("metrics", "wait", "gpus", "diff"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
         router.add_post("/v1/silences", self._act("silence-add"))

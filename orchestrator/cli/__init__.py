@@ -13,6 +13,8 @@
     stop.py        stop
     incidents.py   incidents, explain, ack
     diagnose.py    diagnose
+    comparing.py   diff
+    trials.py      repeat, compare, bisect
     silence.py     silence add, ls, expire
     rules.py       rules test
     check.py       doctor, alert test

@@ -28,3 +28,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The word RUN."""
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+
+
+def add_env(parser: argparse.ArgumentParser) -> None:
+    """--env K=V, as often as wanted."""
+    parser.add_argument(
+        "--env", metavar="K=V", action="append", type=_variable, default=[], help="a variable more"
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value

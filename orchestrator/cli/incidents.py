@@ -39,7 +39,7 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        output.say(*said["text"].splitlines())
+        output.say(*said["markdown" if options.markdown else "text"].splitlines())
     return 0
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli.command import Command, add_json
+from orchestrator.cli.command import Command, add_env, add_json, add_run
 
 
 def _rules_test(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,52 @@ def _silence_expire(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _diff(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument(
+        "other", metavar="RUN", nargs="?", help="left out: the job's last good run before it"
+    )
+    parser.add_argument("-p", "--patch", action="store_true", help="the changed lines of code too")
+    add_json(parser)
+
+
+def _repeat(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    parser.add_argument("-n", "--count", metavar="N", type=int, required=True, help="trials")
+    parser.add_argument(
+        "--cold-cache", action="store_true", help="an empty compile cache for each trial"
+    )
+    parser.add_argument("--until-crash", action="store_true", help="end at the first crash")
+    parser.add_argument("-m", "--message", metavar="WHY", default="", help="what is tried")
+    parser.add_argument("--no-deploy", action="store_true", help="keep what is deployed")
+    add_env(parser)
+    parser.add_argument("--force", action="store_true", help="launch against a preflight refusal")
+    add_json(parser)
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("a", metavar="A", help="a release, its beginning, or a RUN that had it")
+    parser.add_argument("b", metavar="B", help="likewise")
+    add_json(parser)
+
+
+def _bisect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("good", metavar="GOOD", help="a release, its beginning, or a RUN of it")
+    parser.add_argument("bad", metavar="BAD", help="likewise, deployed later")
+    parser.add_argument(
+        "-n", "--count", metavar="N", type=int, default=1, help="trials a release (1)"
+    )
+    add_env(parser)
+    add_json(parser)
+
+
 MORE: dict[str, Command] = {
+    "repeat": Command("trials", "repeat", "N trials, the crash rate", _repeat, takes_rest=True),
+    "compare": Command("trials", "compare", "crash rates of two releases", _compare),
+    "bisect": Command("trials", "bisect", "which release broke it", _bisect, takes_rest=True),
+    "diff": Command("comparing", "diff", "what is different between two runs", _diff),
     "silence": Command(
         "",
         "",

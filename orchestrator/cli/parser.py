@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from orchestrator.cli.command import Command, add_json, add_run
+from orchestrator.cli.command import Command, add_env, add_json, add_run
 from orchestrator.cli.options import MORE
 from orchestrator.cli.options_reach import REACH, add_target
 
@@ -81,13 +81,6 @@ def _rollback(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _variable(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
 def _launch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
     parser.add_argument("-m", "--message", metavar="WHY", default="", help="what this run tries")
@@ -96,9 +89,7 @@ def _launch(parser: argparse.ArgumentParser) -> None:
         "--replace", action="store_true", help="stop the old run, wait for its GPUs, launch"
     )
     parser.add_argument("--no-deploy", action="store_true", help="keep what is deployed")
-    parser.add_argument(
-        "--env", metavar="K=V", action="append", type=_variable, default=[], help="a variable more"
-    )
+    add_env(parser)
     parser.add_argument("--force", action="store_true", help="launch against a preflight refusal")
     add_json(parser)
 
@@ -119,6 +110,13 @@ def _incidents(parser: argparse.ArgumentParser) -> None:
 def _incident(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
     add_json(parser)
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--json", action="store_true", help="print one JSON document")
+    group.add_argument("--markdown", action="store_true", help="to paste into an issue")
 
 
 def _diagnose(parser: argparse.ArgumentParser) -> None:
@@ -159,7 +157,9 @@ COMMANDS: dict[str, Command] = {
     "top": Command("status", "top", "GPUs of the fleet", add_json),
     "wait": Command("status", "wait", "return when something has happened to a run", _wait),
     "incidents": Command("incidents", "incidents", "what went wrong", _incidents),
-    "explain": Command("incidents", "explain", "cause and next steps of an incident", _incident),
+    "explain": Command(
+        "incidents", "explain", "what a colleague would say of an incident", _explain
+    ),
     "ack": Command("incidents", "ack", "say that somebody cares", _incident),
     "diagnose": Command("diagnose", "diagnose", "read any log; needs no daemon", _diagnose),
     **MORE,

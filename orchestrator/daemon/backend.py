@@ -7,7 +7,18 @@ from typing import Any, TypeVar
 from orchestrator.api import messages
 from orchestrator.api.server import LogRange, Message, Stream
 from orchestrator.core.errors import UsageError
-from orchestrator.daemon import doctor, exposition, launching, queries, shipping, silences, telling
+from orchestrator.daemon import (
+    comparing,
+    doctor,
+    explaining,
+    exposition,
+    launching,
+    queries,
+    shipping,
+    silences,
+    telling,
+    trials,
+)
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 
@@ -23,7 +34,9 @@ _DOCUMENTS: dict[str, Answer] = {
     "wait": queries.wait,
     "incidents": lambda parts, _, query: queries.incidents(parts, query),
     "incident": lambda parts, words, _: queries.incident(parts, words),
-    "explain": lambda parts, words, _: telling.explain(parts, words),
+    "explain": lambda parts, words, _: explaining.explained(parts, words),
+    "diff": comparing.diff,
+    "compare": lambda parts, _, query: trials.compare(parts, query),
     "releases": lambda parts, _, query: telling.releases(parts, query),
     "silences": lambda parts, _, query: silences.silences(parts, query),
     "top": lambda parts, *_: telling.top(parts),
@@ -35,6 +48,8 @@ _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
         parts, body.get("jobs") or [], dry_run=bool(body.get("dry_run"))
     ),
     "run": lambda parts, _, body: launching.run(parts, launching.RunRequest.of(body)),
+    "repeat": lambda parts, _, body: trials.repeat(parts, body),
+    "bisect": lambda parts, _, body: trials.bisect(parts, body),
     "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
 }
 _ACTIONS: dict[str, Answer] = {

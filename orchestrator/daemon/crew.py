@@ -101,6 +101,12 @@ class Crew:
         await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
         await self._show(incident.run)
 
+    async def settle(self, run: Run, within_s: float) -> None:
+        """Wait, for a while, until nothing is done any more for a run that has ended."""
+        task = self._tasks.get(run.id)
+        if task is not None and run.state.ended:
+            await asyncio.wait({task}, timeout=within_s)
+
     def bell(self, run: str) -> Bell:
         """Rings whenever the run has something new."""
         return self._bells[run]

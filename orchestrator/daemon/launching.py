@@ -27,6 +27,10 @@ class RunRequest:
     replace: bool = False
     force: bool = False
     deploy: bool = True
+    release: str | None = None
+    """A release that was deployed before, to run instead of the newest."""
+    cold_cache: bool = False
+    """Compile into empty caches in the run's own folder."""
     env: Mapping[str, str]
     args: tuple[str, ...] = ()
 
@@ -42,6 +46,7 @@ class RunRequest:
             replace=bool(body.get("replace")),
             force=bool(body.get("force")),
             deploy=body.get("deploy") is not False,
+            cold_cache=bool(body.get("cold_cache")),
             env={str(key): str(value) for key, value in env.items()},
             args=tuple(str(arg) for arg in args),
         )
@@ -56,7 +61,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     with shipping.only_one(parts, job.name):
         async for message in _ship(parts, job, request):
             yield message
-        release = await shipping.current_release(parts, job)
+        release = await _release(parts, job, request)
         if request.replace:
             async for message in _stop_others(parts, job):
                 yield message
@@ -68,6 +73,9 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         if not request.force:
             require(checks)
         stored = await parts.store.runs.create(replace(draft, forced=bool(refused)))
+        if request.cold_cache:
+            stored = replace(stored, env={**stored.env, **cold_caches(stored.directory)})
+            await parts.store.runs.put(stored)
         await parts.crew.begin(stored, job)
         yield {"kind": "stored", "run": await parts.crew.view(stored.id)}
 
@@ -107,7 +115,7 @@ async def _warnings(parts: Parts) -> AsyncGenerator[Message, None]:
 
 
 async def _ship(parts: Parts, job: Job, request: RunRequest) -> AsyncGenerator[Message, None]:
-    if job.package is None or not request.deploy:
+    if job.package is None or request.release is not None or not request.deploy:
         return
     planned = await shipping.plan_job(parts, job)
     known = await parts.store.releases.current(job.name, job.target.name)
@@ -118,6 +126,26 @@ async def _ship(parts: Parts, job: Job, request: RunRequest) -> AsyncGenerator[M
         yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
     async for message in shipping.deploy_job(parts, planned):
         yield message
+
+
+async def _release(parts: Parts, job: Job, request: RunRequest) -> Release | None:
+    if request.release is None:
+        return await shipping.current_release(parts, job)
+    found = await parts.store.releases.find(job.name, job.target.name, request.release)
+    if found is None:
+        raise UsageError(f"Release {request.release} of {job.name} was never deployed.")
+    return found
+
+
+def cold_caches(folder: str) -> dict[str, str]:
+    """Variables that put every compile cache into a folder of the run, where nothing is yet."""
+    names = {
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TRITON_CACHE_DIR": "triton",
+        "CUDA_CACHE_PATH": "cuda",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    }
+    return {name: f"{folder}/cold-cache/{part}" for name, part in names.items()}
 
 
 async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:

@@ -4,13 +4,16 @@ It owns the order of a deploy and the words of its news. What is sent and how is
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Inventory, Job, Release, Target
 from orchestrator.daemon.parts import Parts
+from orchestrator.deploy import code
 from orchestrator.deploy import release as releases
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.release import DeployPlan, DeployProgress
@@ -18,6 +21,8 @@ from orchestrator.store.history import ReleaseEntry
 
 Message = dict[str, Any]
 HASH_CACHE = "hashes.json"
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ async def deploy_job(parts: Parts, planned: list[Planned]) -> AsyncGenerator[Mes
             async with asyncio.TaskGroup() as group:
                 for one in planned:
                     group.create_task(_deploy_one(parts, one, news))
+                group.create_task(_keep_code(parts, planned[0].bundle))
         finally:
             await news.put(None)
 
@@ -136,6 +142,19 @@ async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Messag
             "seconds": round(parts.clock.monotonic() - began, 3),
         }
     )
+
+
+async def _keep_code(parts: Parts, bundle: Bundle) -> None:
+    """Keep the code here, so that two releases can be compared; a deploy never fails for it."""
+    try:
+        await asyncio.to_thread(code.keep, code_folder(parts), bundle)
+    except OSError as error:
+        logger.warning("code.not_kept", extra={"release": bundle.digest, "why": str(error)})
+
+
+def code_folder(parts: Parts) -> Path:
+    """Where the code of releases is kept."""
+    return parts.location.state_folder / "code"
 
 
 async def _remember(parts: Parts, planned: Planned, release: Release) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.api import messages
-from orchestrator.core.model import Incident, Run
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import find_job
@@ -91,67 +90,3 @@ async def alert_test(parts: Parts, sink: str | None) -> Message:
         result = await parts.outbox.test(name)
         results.append({"sink": name, "ok": result.outcome is Outcome.TAKEN, "text": result.text})
     return {"results": results}
-
-
-async def explain(parts: Parts, words: str) -> Message:
-    """GET /v1/incidents/INCIDENT/explain: what a colleague would say."""
-    incident = await parts.store.incidents.find(words)
-    run = await parts.store.runs.get(incident.run)
-    before = await _occurrences(parts, run, incident)
-    return {
-        "incident": incident.id,
-        "run": run.id,
-        "why": run.why,
-        "finding": dict(incident.finding),
-        "signature": incident.signature,
-        "title": incident.title,
-        "same_as": incident.same_as,
-        "seen_before": before,
-        "text": _text(run, incident, before),
-    }
-
-
-async def _occurrences(parts: Parts, run: Run, incident: Incident) -> list[Message]:
-    """Earlier incidents of the job that are the same failure, or another face of it."""
-    found = []
-    for other in await parts.store.incidents.list(unresolved=False):
-        same = other.fingerprint == incident.fingerprint
-        family = incident.family is not None and other.family == incident.family
-        if other.opened_at >= incident.opened_at or not (same or family):
-            continue
-        earlier = await parts.store.runs.get(other.run)
-        if earlier.job == run.job:
-            found.append(
-                {
-                    "run": earlier.id,
-                    "number": earlier.number,
-                    "why": earlier.why,
-                    "at": other.opened_at,
-                    "signature": other.signature,
-                    "release": earlier.release,
-                }
-            )
-    return sorted(found, key=lambda item: item["number"])
-
-
-def _text(run: Run, incident: Incident, before: list[Message]) -> str:
-    finding = incident.finding
-    lines = [f"run {run.number} of {run.job}: {incident.title} ({incident.signature})"]
-    if finding.get("thread"):
-        lines.append(f"thread: {finding['thread']}")
-    for key, word in (("in_app_frame", "your code"), ("frame", "innermost frame")):
-        if frame := finding.get(key):
-            lines.append(f"{word}: {frame['file']}:{frame['line']} in {frame['function']}")
-    if finding.get("cause"):
-        lines += ["", f"Why: {finding['cause']}"]
-    if before:
-        lines += ["", f"Seen before, {len(before)} times; same as run {before[0]['number']}:"]
-        lines += [
-            f"  run {item['number']}: {item['why'] or 'no reason given'}: not a fix"
-            for item in before
-        ]
-    if steps := finding.get("next_steps"):
-        lines += ["", "Next:", *(f"  {n}. {step}" for n, step in enumerate(steps, 1))]
-    if finding.get("traceback"):
-        lines += ["", "Evidence:", str(finding["traceback"])]
-    return "\n".join(lines)

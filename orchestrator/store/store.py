@@ -7,7 +7,8 @@
     for action in await store.actions.pending(): ...       at the daemon's start
 
 Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (the outbox's queue),
-`actions`, `releases`, `journal`, `silences`, `values`, `logs`, `metrics`. Must not: decide or send.
+`actions`, `releases`, `journal`, `environments`, `silences`, `values`, `logs`, `metrics`.
+Must not: decide or send.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from sqlalchemy import Connection, Engine
 from orchestrator.clock import Clock, utc_text
 from orchestrator.core.decide.decision import Action, Decision, RunView
 from orchestrator.core.errors import NoSuchRun, StoreError
-from orchestrator.store import actions, deliveries, history, incidents, runs
+from orchestrator.store import actions, deliveries, environments, history, incidents, runs
 from orchestrator.store.logs import Logs
 from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
 from orchestrator.store.schema import open_database
@@ -53,6 +54,7 @@ class Store:
         self.actions = actions.Actions(self._worker, clock)
         self.releases = history.Releases(self._worker, clock)
         self.journal = history.Journal(self._worker, clock)
+        self.environments = environments.Environments(self._worker, clock)
         self.silences = history.Silences(self._worker, clock)
         self.values = history.Values(self._worker)
         self.logs = Logs(folder / LOG_FOLDER)
@@ -94,6 +96,7 @@ class Store:
         for run in going:
             await asyncio.to_thread(self.logs.forget, run)
             await asyncio.to_thread(self.metrics.forget, run)
+            await self.environments.forget(run)
         rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s))
         return Pruned(logs=going, log_bytes=size, rows=rows)
 

@@ -187,6 +187,17 @@ releases = Table(
     sqlite_autoincrement=True,
 )
 
+environments = Table(
+    "environments",
+    metadata,
+    Column("run", String, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("moment", String, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("fingerprint", JSON, nullable=False),
+    Column("job", JSON, nullable=False),
+)
+
 journal = Table(
     "journal",
     metadata,

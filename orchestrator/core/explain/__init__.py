@@ -1,0 +1,23 @@
+"""What a colleague would say of an incident: what died, where, why, what was tried, what changed.
+
+    story.py     what is known: the incident, its run, the job's other runs, what changed
+    telling.py   the story -> its facts and sentences, as one document
+    prose.py     the document as text for a terminal, and as Markdown for an issue
+
+Pure: the daemon gathers the story, and prints nothing of its own.
+"""
+
+from orchestrator.core.explain.prose import change_lines, markdown, text
+from orchestrator.core.explain.story import Change, Occurrence, Story, ordered
+from orchestrator.core.explain.telling import explain
+
+__all__ = [
+    "Change",
+    "Occurrence",
+    "Story",
+    "change_lines",
+    "explain",
+    "markdown",
+    "ordered",
+    "text",
+]

@@ -1,0 +1,61 @@
+"""What is known of an incident, as values; gathers nothing."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.model import Incident, Run
+
+KINDS = ("cache", "code", "configuration", "environment")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that is not what it was."""
+
+    kind: str
+    """One of KINDS."""
+    name: str
+    text: str
+    """`triton 3.6 -> 3.5`."""
+    alarming: bool = False
+    """Said first: a cache that shrank, say."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API gives it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "text": self.text,
+            "alarming": self.alarming,
+        }
+
+
+def ordered(changes: Iterable[Change]) -> list[Change]:
+    """What matters most first."""
+    return sorted(changes, key=lambda one: (not one.alarming, KINDS.index(one.kind)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """An earlier run of the job, and what it died of, where it did."""
+
+    run: Run
+    incident: Incident | None
+    """Its newest one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Everything that an explanation is made of."""
+
+    run: Run
+    incident: Incident
+    earlier: tuple[Occurrence, ...]
+    """The job's runs before this one, oldest first."""
+    good: Run | None
+    """The newest of them that finished."""
+    changes: tuple[Change, ...]
+    """From the last good run to this one."""
+    unknown: tuple[str, ...] = ()
+    """Kinds of changes that could not be looked at, each with the reason."""

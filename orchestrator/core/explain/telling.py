@@ -1,0 +1,206 @@
+"""The story of an incident -> its facts and sentences, as one document; no layout.
+
+Owns what counts as the same failure, what became of what was tried, and where in the user's own
+code it was.
+"""
+
+import posixpath
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.core.explain.story import Occurrence, Story, ordered
+from orchestrator.core.model import Incident, Run, RunState
+
+SCHEMA = 1
+MAX_TRIED = 12
+_RELEASE = re.compile(r"^.*/(?:releases/[0-9a-f]{6,}|current)/")
+
+Document = dict[str, Any]
+
+
+def explain(story: Story) -> Document:
+    """The explanation as JSON's types; prose.py turns it into text."""
+    run, incident, found = story.run, story.incident, story.incident.finding
+    seen = [one for one in story.earlier if same_failure(one.incident, incident)]
+    return {
+        "schema": SCHEMA,
+        "incident": incident.id,
+        "run": run.id,
+        "number": run.number,
+        "job": run.job,
+        "target": run.target,
+        "why": run.why,
+        "title": incident.title,
+        "signature": incident.signature,
+        "severity": incident.severity.value,
+        "family": incident.family,
+        "fingerprint": incident.fingerprint,
+        "died": _died(run, incident),
+        "raised": found.get("exception"),
+        "root_raised": found.get("root_exception"),
+        "where": _place(found.get("in_app_frame") or found.get("frame"), found),
+        "inside": _place(found.get("frame"), found) if found.get("in_app_frame") else None,
+        "cause": str(found.get("cause") or found.get("text") or ""),
+        "certainty": found.get("certainty"),
+        "certainty_reason": found.get("certainty_reason"),
+        "same_as": incident.same_as,
+        "seen_before": [_seen(one, incident) for one in seen],
+        "tried": _tried(story, seen),
+        "last_good": _good(story.good),
+        "changes": [one.to_json() for one in ordered(story.changes)],
+        "unknown": list(story.unknown),
+        "next_steps": [str(step) for step in found.get("next_steps") or ()],
+        "references": [str(link) for link in found.get("references") or ()],
+        "evidence": _evidence(found),
+        "log": {"attempt": incident.attempt, "line": found.get("line") or None},
+        "traceback": str(found.get("traceback") or ""),
+    }
+
+
+def same_failure(one: Incident | None, other: Incident) -> bool:
+    """Whether two incidents are the same failure, or two faces of one fault."""
+    if one is None:
+        return False
+    # A family named like its signature joins nothing: two python_errors may share nothing else.
+    faces = other.family is not None and other.family != other.signature
+    return one.fingerprint == other.fingerprint or (faces and one.family == other.family)
+
+
+def moment(at: float | None) -> str:
+    """Unix seconds as `2026-11-29 19:42:25 UTC`."""
+    if at is None:
+        return "-"
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def lasted(seconds: float | None) -> str:
+    """`40 s`, `12 min`, `3 h 20 min`."""
+    if seconds is None or seconds < 0:
+        return "-"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _died(run: Run, incident: Incident) -> Document:
+    found = incident.finding
+    began = run.started_at
+    return {
+        "at": incident.opened_at,
+        "at_text": moment(incident.opened_at),
+        "after_s": None if began is None else max(0.0, incident.opened_at - began),
+        "step": run.step,
+        "loss": run.loss,
+        "thread": found.get("thread"),
+        "rank": found.get("rank"),
+        "lost": found.get("ends"),
+        "state": run.state.value,
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+    }
+
+
+def _place(frame: Mapping[str, Any] | None, found: Mapping[str, Any]) -> Document | None:
+    """A frame, its path as the user knows it, and the line of source that the traceback shows."""
+    if not frame:
+        return None
+    path = str(frame["file"])
+    return {
+        "file": _RELEASE.sub("", path),
+        "path": path,
+        "line": frame["line"],
+        "function": frame["function"],
+        "source": _source(path, int(frame["line"]), str(found.get("traceback") or "")),
+    }
+
+
+def _source(path: str, line: int, traceback: str) -> str:
+    name = re.escape(posixpath.basename(path))
+    pattern = rf'{name}"?, line {line}\b[^\n]*\n\s*(?!File )([^\n]+)'
+    shown = re.search(pattern, traceback)
+    return shown[1].strip() if shown and not set(shown[1].strip()) <= set("^~ ") else ""
+
+
+def _seen(one: Occurrence, incident: Incident) -> Document:
+    assert one.incident is not None
+    return {
+        "run": one.run.id,
+        "number": one.run.number,
+        "why": one.run.why,
+        "at": one.incident.opened_at,
+        "signature": one.incident.signature,
+        "same_face": one.incident.fingerprint == incident.fingerprint,
+        "release": one.run.release,
+    }
+
+
+def _tried(story: Story, seen: list[Occurrence]) -> list[Document]:
+    """The runs since the failure was first seen, and what became of each; the newest MAX_TRIED."""
+    if not seen:
+        return []
+    first = seen[0].run.number
+    since = [one for one in story.earlier if one.run.number >= first]
+    return [
+        {
+            "run": one.run.id,
+            "number": one.run.number,
+            "why": one.run.why,
+            "state": one.run.state.value,
+            "release": one.run.release,
+            "became": _became(one, story.incident, is_first=one.run.number == first),
+        }
+        for one in since[-MAX_TRIED:]
+    ]
+
+
+def _became(one: Occurrence, incident: Incident, *, is_first: bool) -> str:
+    after = f" after {lasted(_length(one.run))}" if _length(one.run) is not None else ""
+    if same_failure(one.incident, incident):
+        assert one.incident is not None
+        if one.incident.fingerprint == incident.fingerprint:
+            said = f"died of this{after}"
+        else:
+            said = f"died of the same fault, seen as {one.incident.signature},{after}"
+        return said if is_first else f"{said}: not a fix"
+    match one.run.state:
+        case RunState.FINISHED:
+            return f"finished{after}"
+        case RunState.FAILED | RunState.LOST:
+            other = one.incident.signature if one.incident else "nothing known"
+            return f"died of something else{after}: {other}"
+        case RunState.STOPPED:
+            return f"was stopped{after}"
+        case _:
+            return f"is {one.run.state.value}"
+
+
+def _length(run: Run) -> float | None:
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return run.ended_at - run.started_at
+
+
+def _good(run: Run | None) -> Document | None:
+    if run is None:
+        return None
+    return {
+        "run": run.id,
+        "number": run.number,
+        "why": run.why,
+        "ended_at": run.ended_at,
+        "ended_at_text": moment(run.ended_at),
+        "step": run.step,
+        "release": run.release,
+    }
+
+
+def _evidence(found: Mapping[str, Any]) -> list[str]:
+    """Lines of the log, each with its number in front."""
+    lines = [str(line) for line in found.get("evidence") or ()]
+    if lines or not found.get("text"):
+        return lines
+    number = found.get("line")
+    return [f"{number}: {found['text']}" if number else str(found["text"])]

@@ -1,0 +1,40 @@
+"""Gathers the story of an incident and of the runs before it, for core/explain to tell."""
+
+from typing import Any
+
+from orchestrator.core.explain import Occurrence, Story, explain, markdown, text
+from orchestrator.core.model import Incident, Run
+from orchestrator.daemon import comparing
+from orchestrator.daemon.parts import Parts
+
+Message = dict[str, Any]
+
+
+async def explained(parts: Parts, words: str) -> Message:
+    """GET /v1/incidents/INCIDENT/explain: what a colleague would say."""
+    incident = await parts.store.incidents.find(words)
+    said = explain(await _story(parts, incident))
+    return {**said, "text": text(said), "markdown": markdown(said)}
+
+
+async def _story(parts: Parts, incident: Incident) -> Story:
+    run = await parts.store.runs.get(incident.run)
+    good = await comparing.last_good(parts, run)
+    since = comparing.Comparison()
+    if good is not None:
+        since = await comparing.compare(parts, good, run)
+    return Story(
+        run=run,
+        incident=incident,
+        earlier=await _earlier(parts, run),
+        good=good,
+        changes=(*since.changes, *await comparing.meanwhile(parts, run)),
+        unknown=since.unknown,
+    )
+
+
+async def _earlier(parts: Parts, run: Run) -> tuple[Occurrence, ...]:
+    """The job's runs before this one, oldest first, each with what it died of."""
+    died = {one.run: one for one in reversed(await parts.store.incidents.list())}
+    before = [one for one in await parts.store.runs.list(job=run.job) if one.number < run.number]
+    return tuple(Occurrence(run=one, incident=died.get(one.id)) for one in reversed(before))

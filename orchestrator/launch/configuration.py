@@ -1,0 +1,71 @@
+"""A job's configuration as a launch used it: plain keys and texts, so that two can be compared.
+
+Owns which keys there are. Values whose names speak of a secret are never kept.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from orchestrator.core.model import (
+    Job,
+    PreflightPolicy,
+    RestartPolicy,
+    Run,
+    Setup,
+    WatchPolicy,
+)
+
+_SECRET = ("TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL")
+_HIDDEN = "(hidden)"
+
+
+def configuration(job: Job, run: Run) -> dict[str, str]:
+    """Key -> value of everything that decides how the run's program is started and watched."""
+    return {
+        "command": _word(job.command),
+        "args": _word(run.args),
+        "target": ", ".join(target.name for target in job.targets),
+        "python": job.target.python or "",
+        **_flat("env", {**job.env, **run.env}),
+        "secrets": _word(job.secrets),
+        "shared": _word(job.shared),
+        **_flat("setup", _members(job.setup) if job.setup else {}),
+        **_flat("preflight", _members(job.preflight)),
+        **_flat("watch", _members(job.watch)),
+        **_flat("restart", _members(job.restart)),
+    }
+
+
+def changed_keys(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> list[tuple[str, str | None, str | None]]:
+    """Key, old and new value of what differs; None where a key was not there."""
+    return [
+        (key, before.get(key), after.get(key))
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _members(part: Setup | PreflightPolicy | WatchPolicy | RestartPolicy) -> dict[str, Any]:
+    # dataclasses.asdict copies, and a frozen mapping cannot be copied.
+    return {field.name: getattr(part, field.name) for field in fields(part)}
+
+
+def _flat(name: str, value: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            found |= _flat(f"{name}.{key}", item)
+        elif any(word in key.upper() for word in _SECRET):
+            found[f"{name}.{key}"] = _HIDDEN
+        else:
+            found[f"{name}.{key}"] = _word(item)
+    return found
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return " ".join(str(item) for item in value)
+    return "" if value is None else str(value)

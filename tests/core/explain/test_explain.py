@@ -1,0 +1,175 @@
+"""What is said of an incident, from a story made by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.core.explain import Change, Occurrence, Story, explain, markdown, text
+from orchestrator.core.model import Incident, IncidentState, Run, RunState, Severity
+
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/srv/orch/dflash/releases/4be1d0aa/trainer/dflash_model.py", line 88, in forward
+    hidden = self.model(tokens)
+  File "/opt/venv/lib/python3.11/site-packages/torch/fx/_symbolic_trace.py", line 807, in trace
+    raise RuntimeError(
+RuntimeError: Detected that you are using FX"""
+APP = "/srv/orch/dflash/releases/4be1d0aa/trainer/dflash_model.py"
+FINDING: dict[str, Any] = {
+    "exception": {"type": "RuntimeError", "message": "Detected that you are using FX"},
+    "root_exception": None,
+    "frame": {"file": "/opt/venv/torch/_symbolic_trace.py", "line": 807, "function": "trace"},
+    "in_app_frame": {"file": APP, "line": 88, "function": "forward"},
+    "thread": "Thread-3 (draft)",
+    "rank": None,
+    "ends": "thread",
+    "line": 212,
+    "cause": "Two threads traced at once. The flag is one for the process.",
+    "next_steps": ["Compile first.", "Then start threads."],
+    "evidence": ["212: Exception in thread Thread-3 (draft):"],
+    "traceback": TRACEBACK,
+}
+
+
+def run(number: int, **changes: Any) -> Run:
+    """Run N of dflash, which lived for ten minutes and failed."""
+    began = 1_000_000.0 + 3600 * number
+    made = Run(
+        id=f"dflash-{number}",
+        uid="u",
+        job="dflash",
+        target="ct200",
+        number=number,
+        state=RunState.FAILED,
+        attempt=1,
+        session="dflash",
+        directory="/srv/orch/dflash/runs/x",
+        created_at=began - 1,
+        started_at=began,
+        ended_at=began + 600,
+        exit_code=1,
+        step=120,
+    )
+    return replace(made, **changes)
+
+
+def incident(number: int, **changes: Any) -> Incident:
+    """What run N died of."""
+    made = Incident(
+        id=f"i{number}",
+        run=f"dflash-{number}",
+        attempt=1,
+        fingerprint="v1:aa",
+        family="compile_thread_race",
+        signature="fx_trace_race",
+        severity=Severity.CRITICAL,
+        title="torch.compile race",
+        state=IncidentState.OPEN,
+        opened_at=1_000_000.0 + 3600 * number + 590,
+        updated_at=0.0,
+        finding=FINDING,
+    )
+    return replace(made, **changes)
+
+
+def story(**changes: Any) -> Story:
+    """Run 5 died as run 2 did; in between one finished, and one died of something else."""
+    finished = run(1, state=RunState.FINISHED, exit_code=0, step=9000)
+    oom = incident(4, fingerprint="v1:bb", family="cuda_oom", signature="cuda_oom")
+    face = incident(3, fingerprint="v1:cc", signature="segfault")
+    made = Story(
+        run=run(5, why="a lock around first calls"),
+        incident=incident(5),
+        earlier=(
+            Occurrence(run=finished, incident=None),
+            Occurrence(run=run(2, why="baseline"), incident=incident(2)),
+            Occurrence(run=run(3, why="remove the wrapper"), incident=face),
+            Occurrence(run=run(4, why="warm-up on one GPU"), incident=oom),
+        ),
+        good=finished,
+        changes=(
+            Change(kind="environment", name="triton", text="triton 3.6 -> 3.5"),
+            Change(kind="code", name="a.py", text="a.py changed (+3 -1)"),
+            Change(kind="cache", name="/c", text="/c 4.1 GB -> 0 B", alarming=True),
+        ),
+    )
+    return replace(made, **changes)
+
+
+def test_where_is_the_users_own_line() -> None:
+    """The user's code is named as the package has it, with its source; torch's comes after."""
+    said = explain(story())
+    assert said["where"] == {
+        "file": "trainer/dflash_model.py",
+        "path": APP,
+        "line": 88,
+        "function": "forward",
+        "source": "hidden = self.model(tokens)",
+    }
+    assert said["inside"]["function"] == "trace"
+
+
+def test_what_was_tried_and_what_became_of_it() -> None:
+    """Each run since the first occurrence has its -m text and its end; another face is no fix."""
+    said = explain(story())
+    assert [one["number"] for one in said["seen_before"]] == [2, 3]
+    assert [(one["why"], one["became"]) for one in said["tried"]] == [
+        ("baseline", "died of this after 10 min"),
+        (
+            "remove the wrapper",
+            "died of the same fault, seen as segfault, after 10 min: not a fix",
+        ),
+        ("warm-up on one GPU", "died of something else after 10 min: cuda_oom"),
+    ]
+
+
+def test_alarming_changes_come_first_and_code_before_environment() -> None:
+    """A cleared cache is said first, marked."""
+    shown = text(explain(story()))
+    changed = shown.partition("Changed since run 1, the last good one")[2].splitlines()[1:4]
+    assert changed == [
+        "  ! /c 4.1 GB -> 0 B",
+        "  code: a.py changed (+3 -1)",
+        "  environment: triton 3.6 -> 3.5",
+    ]
+
+
+def test_nothing_changed_is_said_too() -> None:
+    """With nothing different, it is said so, by run; what could not be compared is never hidden."""
+    shown = text(explain(story(changes=())))
+    assert "Nothing changed since run 1, the last good one" in shown
+    assert "same code, same configuration, same environment, same caches" in shown
+    blind = text(explain(story(changes=(), unknown=("environment: not noted for run 1",))))
+    assert "Nothing is known to have changed since run 1" in blind
+    assert "not known: environment: not noted for run 1" in blind
+    first = text(explain(story(good=None, changes=())))
+    assert "no run of this job has finished yet" in first
+
+
+def test_text_says_who_died_and_when() -> None:
+    """Time, time since the start, step, thread, and that the process still lives where it does."""
+    alive = story(run=run(5, state=RunState.RUNNING, ended_at=None, exit_code=None))
+    assert text(explain(alive)).splitlines()[1] == (
+        "  died    1970-01-12 18:56:30 UTC, 10 min after its start, at step 120: "
+        "Thread-3 (draft); the process still lives"
+    )
+    assert "it ended with exit code 1" in text(explain(story()))
+    assert "Seen before 2 times, first in run 2" in text(explain(story()))
+
+
+def test_two_python_errors_are_not_the_same_for_their_name() -> None:
+    """A family that is only the signature's name joins nothing; the fingerprint does."""
+    other = incident(2, fingerprint="v1:zz", family="python_error", signature="python_error")
+    mine = incident(5, family="python_error", signature="python_error")
+    said = explain(
+        story(incident=mine, earlier=(Occurrence(run=run(2), incident=other),), good=None)
+    )
+    assert (said["seen_before"], said["tried"]) == ([], [])
+
+
+def test_markdown_cannot_be_broken_by_the_traceback() -> None:
+    """A traceback that holds a fence gets a longer one; names with stars stay as they are."""
+    finding = {**FINDING, "traceback": "```\n# not a heading\n```", "thread": "**bold**"}
+    page = markdown(explain(story(incident=incident(5, finding=finding))))
+    assert "````text\n```\n# not a heading\n```\n````" in page
+    assert "`1970-01-12" in page
+    assert page.startswith("### run 5 of dflash: torch.compile race\n")
