@@ -72,17 +72,19 @@ def _train(arguments: list[str]) -> int:
 
 def _run(config: object, *, resume: bool, fresh: bool) -> int:
     from trainer import train
+    from trainer.attempt import start_of
     from trainer.checkpoint import CheckpointError
     from trainer.config import Config
+    from trainer.figures import TrainingError
     from trainer.targets import TargetError
     from trainer.textfiles import CorpusError
 
     assert isinstance(config, Config)
     try:
-        return train.main(config, train.start_of(config, resume=resume, fresh=fresh))
+        return train.main(config, start_of(config, resume=resume, fresh=fresh))
     except (TargetError, CorpusError) as error:
         raise ConfigError(str(error)) from error
-    except (train.TrainingError, CheckpointError) as error:
+    except (TrainingError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

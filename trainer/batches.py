@@ -8,26 +8,23 @@ from dataclasses import dataclass
 
 import torch
 
-from trainer.blocks import Blocks, Rows, draw_anchors, make_blocks
+from trainer.blocks import draw_anchors, make_blocks
 from trainer.config import Config
 from trainer.corpus import Document
 from trainer.headloss import Plan
 from trainer.packing import RowOrder
-from trainer.step import plan_for
+from trainer.step import PackedBatch, pack_batch, plan_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One micro-batch: planned before the step, so that the denominator is known first."""
 
-    rows: Rows
-    blocks: Blocks
+    batch: PackedBatch
     plan: Plan
     """On the CPU."""
-
-    def drafted(self, block: int) -> int:
-        """Slots of the blocks that are kept."""
-        return int(self.blocks.keep_BN.sum()) * block
+    drafted: int
+    """Slots of the blocks that are kept."""
 
 
 class Batches:
@@ -61,5 +58,12 @@ class Batches:
         anchor_BN, keep_BN = draw_anchors(
             rows, config.corpus.anchors, config.corpus.row_anchors, generators
         )
-        blocks = make_blocks(rows, anchor_BN, keep_BN, config.drafter.block, self._mask_token)
-        return Part(rows=rows, blocks=blocks, plan=plan_for(blocks, config.loss, self._device))
+        block = config.drafter.block
+        blocks = make_blocks(rows, anchor_BN, keep_BN, block, self._mask_token)
+        return Part(
+            batch=pack_batch(
+                rows, blocks, block=block, window=config.drafter.window, device=self._device
+            ),
+            plan=plan_for(blocks, config.loss, self._device),
+            drafted=int(keep_BN.sum()) * block,
+        )

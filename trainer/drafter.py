@@ -90,7 +90,7 @@ class Drafter(nn.Module):
         self.norm = RMSNorm(shape.hidden, shape.eps)
         self._layer: Callable[..., Tensor] = DraftLayer.forward
 
-    def compile_layers(self) -> None:
+    def compile_layers(self, backend: str = "inductor") -> None:
         """Compile one layer for all of them: one graph for each shape and gradient mode.
 
         A recompilation beyond the limit fails instead of running the dense attention.
@@ -99,7 +99,9 @@ class Drafter(nn.Module):
 
         config.recompile_limit = 64
         config.fail_on_recompile_limit_hit = True
-        self._layer = torch.compile(DraftLayer.forward, dynamic=False, fullgraph=True)
+        self._layer = torch.compile(
+            DraftLayer.forward, dynamic=False, fullgraph=True, backend=backend
+        )
 
     def context(self, features_BSF: Tensor) -> Tensor:
         """The context features [B, S, h], computed once and shared by all layers."""
@@ -122,6 +124,10 @@ class Drafter(nn.Module):
         length = context_position_BS.shape[1]
         block = (whole[0][:, :, length:], whole[1][:, :, length:])
         x_BQh = noise_BQh
+        if self._layer is not DraftLayer.forward and torch.is_grad_enabled():
+            # The first layer needs no gradient of its input, but a graph of its own would cost
+            # ten seconds of a cold start; this costs half a percent of a step.
+            x_BQh = x_BQh.detach().requires_grad_()
         for layer in self.layers:
             x_BQh = self._layer(layer, x_BQh, context_BSh, block, whole, attend)
         return x_BQh
@@ -164,11 +170,28 @@ def attend_flex(mask: "BlockMask") -> Attend:
     from torch.nn.attention.flex_attention import flex_attention
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        out = flex_attention(q, k, v, block_mask=mask, enable_gqa=True)
+        # A head of keys for each head of queries: the backward kernel gives each head of keys a
+        # block to itself, and shared heads would leave most of the device waiting for the last.
+        group = q.shape[1] // k.shape[1]
+        out = flex_attention(q, _shared(k, group), _shared(v, group), block_mask=mask)
         assert isinstance(out, Tensor)
         return out
 
     return attend
+
+
+def _shared(x_BKTD: Tensor, group: int) -> Tensor:
+    return x_BKTD[:, :, None].expand(-1, -1, group, -1, -1).flatten(1, 2)
+
+
+def start_compilers() -> None:
+    """Start the compiler's worker processes, which need seconds, before anything is compiled.
+
+    A kernel that is wanted before they are ready is compiled alone, in this process.
+    """
+    from torch._inductor.async_compile import maybe_warm_pool
+
+    maybe_warm_pool()
 
 
 def assert_never_dense() -> None:

@@ -8,7 +8,6 @@ divide by it, since that is a sum over ranks and accumulation.
 Shapes: M supervised slots, R of them in a chunk, h hidden, V vocabulary.
 """
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from trainer.blocks import Blocks
 from trainer.config import LossConfig
-from trainer.staging import stage
+from trainer.staging import pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +43,8 @@ class Plan:
 
     def to(self, device: torch.device) -> "Plan":
         """The same plan with its tables on `device`, copied without waiting."""
-        row, label, owner, slot = stage(
-            [self.row_M, self.label_M, self.owner_M, self.slot_M], device
-        )
-        (weight,) = stage([self.weight_M], device)
+        tables = [self.row_M, self.label_M, self.owner_M, self.slot_M, self.weight_M]
+        row, label, owner, slot, weight = pack(tables, device).to(device)
         return replace(self, row_M=row, label_M=label, weight_M=weight, owner_M=owner, slot_M=slot)
 
 
@@ -127,7 +124,7 @@ class _HeadLoss(torch.autograd.Function):
         entropy_M = torch.zeros(len(hidden_Mh), dtype=wide, device=hidden_Mh.device)
         hit_M = torch.zeros(len(hidden_Mh), dtype=torch.bool, device=hidden_Mh.device)
         grad_Mh = torch.empty_like(hidden_Mh) if wanted else None
-        statistics, gradient = _elementwise(hidden_Mh.device.type)
+        statistics, slope = _elementwise(hidden_Mh)
         for start, stop in plan.bounds:
             logits_RV = hidden_Mh[start:stop] @ head_Vh.T
             label_R = plan.label_M[start:stop]
@@ -139,7 +136,7 @@ class _HeadLoss(torch.autograd.Function):
             entropy_M[start:stop] = entropy_R
             hit_M[start:stop] = hit_R & (plan.weight_M[start:stop] > 0)
             if grad_Mh is not None:
-                slope_RV = gradient(logits_RV, norm_R, label_R, weight_R)
+                slope_RV = slope(logits_RV, norm_R, label_R, weight_R)
                 torch.mm(slope_RV, head_Vh, out=grad_Mh[start:stop])
         ctx.grad = grad_Mh
         ctx.mark_non_differentiable(entropy_M, hit_M)
@@ -159,19 +156,20 @@ def _statistics(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor, Ten
     return norm_R, norm_R - chosen_R, wide_RV.argmax(dim=-1) == label_R
 
 
-def _gradient(logits_RV: Tensor, norm_R: Tensor, label_R: Tensor, weight_R: Tensor) -> Tensor:
+def _slope(logits_RV: Tensor, norm_R: Tensor, label_R: Tensor, weight_R: Tensor) -> Tensor:
     wide_RV = logits_RV.to(norm_R.dtype)
     column_V = torch.arange(logits_RV.shape[1], device=logits_RV.device)
     wrong_RV = (wide_RV - norm_R[:, None]).exp() - (column_V == label_R[:, None]).to(norm_R.dtype)
     return (wrong_RV * weight_R[:, None]).to(logits_RV.dtype)
 
 
-@functools.cache
-def _elementwise(device: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    if device != "cuda":
-        return _statistics, _gradient
-    compiled = functools.partial(torch.compile, dynamic=False, fullgraph=True)
-    return compiled(_statistics), compiled(_gradient)
+def _elementwise(like: Tensor) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    # The kernels compute in float32: float64, which only a comparison uses, has the plain form.
+    if not like.is_cuda or like.dtype == torch.float64:
+        return _statistics, _slope
+    from trainer.head_kernel import slope, statistics
+
+    return statistics, slope
 
 
 def _dpace(

@@ -10,13 +10,12 @@ Shapes: B batch, S context, N blocks, Q = N * block slots, T = S + Q keys; tiles
 queries by TILE keys, Qt by Tt of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-
-from trainer.staging import stage
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -98,29 +97,26 @@ def tile_tables(spans: Spans, length: int, block: int, window: int) -> tuple[Ten
     return ((touched.any(dim=2) | own) & ~full)[:, None], full[:, None]
 
 
-def flex_mask(
-    anchor_BN: Tensor,
-    keep_BN: Tensor,
-    doc_BS: Tensor,
-    *,
-    block: int,
-    window: int,
-    device: torch.device,
-) -> "BlockMask":
-    """The rule for flex attention on `device`, from anchors on the CPU."""
-    from torch.nn.attention.flex_attention import BlockMask
-
-    length, num_blocks = doc_BS.shape[1], anchor_BN.shape[1]
+def flex_tables(
+    anchor_BN: Tensor, keep_BN: Tensor, doc_BS: Tensor, block: int, window: int
+) -> list[Tensor]:
+    """What `flex_mask` reads: the spans, then number and order of the tiles of each kind."""
     spans = spans_of(anchor_BN, keep_BN, doc_BS)
-    partial, full = tile_tables(spans, length, block, window)
+    partial, full = tile_tables(spans, doc_BS.shape[1], block, window)
     ordered = [
         table
         for tiles in (partial, full, partial.mT, full.mT)
         for table in (tiles.sum(-1).int(), _indices(tiles))
     ]
-    first, stop, own, *tiles = stage(
-        [spans.first_BN, spans.stop_BN, spans.own_BN, *ordered], device
-    )
+    return [spans.first_BN, spans.stop_BN, spans.own_BN, *ordered]
+
+
+def flex_mask(tables: Sequence[Tensor], *, length: int, block: int, window: int) -> "BlockMask":
+    """The rule for flex attention over `length` context positions, from its tables."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    first, stop, own, *tiles = tables
+    num_blocks = first.shape[1]
 
     def allowed(batch: Tensor, _head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         owner = (query // block).clamp(max=num_blocks - 1)

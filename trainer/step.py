@@ -14,8 +14,8 @@ from trainer.blocks import Blocks, Rows
 from trainer.config import LossConfig
 from trainer.drafter import Attend, Drafter, attend_dense, attend_flex
 from trainer.headloss import Plan, head_loss, plan_slots
-from trainer.masks import dense_mask, flex_mask
-from trainer.staging import stage
+from trainer.masks import dense_mask, flex_mask, flex_tables
+from trainer.staging import Packed, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,37 +28,52 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What the drafter reads of a batch, on its device."""
+    """What target and drafter read of a batch, on their device."""
 
+    tokens_BS: Tensor
+    doc_BS: Tensor
+    context_position_BS: Tensor
     noise_BQ: Tensor
     block_position_BQ: Tensor
-    context_position_BS: Tensor
     attend: Attend
 
 
-def stage_batch(
-    rows: Rows, blocks: Blocks, *, block: int, window: int, device: torch.device
-) -> Batch:
-    """Move a batch to `device`, with its mask: a table on the CPU, flex attention on CUDA."""
-    noise, block_position, context_position = stage(
-        [blocks.noise_BQ, blocks.position_BQ, rows.position_BS], device
-    )
-    if device.type == "cuda":
-        mask = flex_mask(
-            blocks.anchor_BN, blocks.keep_BN, rows.doc_BS,
-            block=block, window=window, device=device,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedBatch:
+    """A batch on the CPU, with its mask: a table for the CPU, flex attention's for CUDA."""
+
+    packed: Packed
+    block: int
+    window: int
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch on the device that it was packed for."""
+        tokens, doc, context, noise, position, *mask = self.packed.to(device)
+        if device.type == "cuda":
+            rule = flex_mask(mask, length=doc.shape[1], block=self.block, window=self.window)
+            attend = attend_flex(rule)
+        else:
+            attend = attend_dense(mask[0])
+        return Batch(
+            tokens_BS=tokens, doc_BS=doc, context_position_BS=context, noise_BQ=noise,
+            block_position_BQ=position, attend=attend,
         )  # fmt: skip
-        attend = attend_flex(mask)
-    else:
-        attend = attend_dense(
-            dense_mask(blocks.anchor_BN, blocks.keep_BN, rows.doc_BS, block, window)
-        )
-    return Batch(
-        noise_BQ=noise,
-        block_position_BQ=block_position,
-        context_position_BS=context_position,
-        attend=attend,
-    )
+
+
+def pack_batch(
+    rows: Rows, blocks: Blocks, *, block: int, window: int, device: torch.device
+) -> PackedBatch:
+    """All of a batch that can be computed before its step, in any thread."""
+    make_mask = flex_tables if device.type == "cuda" else _dense_tables
+    mask = make_mask(blocks.anchor_BN, blocks.keep_BN, rows.doc_BS, block, window)
+    tables = [rows.tokens_BS, rows.doc_BS, rows.position_BS, blocks.noise_BQ, blocks.position_BQ]
+    return PackedBatch(packed=pack([*tables, *mask], device), block=block, window=window)
+
+
+def _dense_tables(
+    anchor_BN: Tensor, keep_BN: Tensor, doc_BS: Tensor, block: int, window: int
+) -> list[Tensor]:
+    return [dense_mask(anchor_BN, keep_BN, doc_BS, block, window)]
 
 
 def plan_for(blocks: Blocks, config: LossConfig, device: torch.device) -> Plan:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.decoder import Decoder
+from trainer.config import Config, ConfigError
+from trainer.decoder import Decoder, spread_layers
 from trainer.layers import Shape
 
 END = 256
@@ -61,6 +62,28 @@ def load_target(path: str, device: torch.device, dtype: torch.dtype) -> Target:
         mask_token=MASK,
         digest=hashlib.sha256(file.read_bytes()).hexdigest()[:16],
     )
+
+
+def feature_layers(config: Config, target: Target) -> tuple[int, ...]:
+    """The target's layers that feed the drafter. Raises ConfigError."""
+    depth = target.decoder.shape.layers
+    chosen = config.target.feature_layers
+    if not chosen:
+        try:
+            return spread_layers(config.target.features or config.drafter.layers, depth)
+        except ValueError as error:
+            raise ConfigError(f"target.features: {error}") from error
+    if max(chosen) >= depth:
+        raise ConfigError(f"target.feature_layers: the target's layers are 0 to {depth - 1}")
+    return chosen
+
+
+def mask_token(config: Config, target: Target) -> int:
+    """The embedding's row that stands for a token not known yet. Raises ConfigError."""
+    token = config.drafter.mask_token
+    if token >= target.decoder.shape.vocab:
+        raise ConfigError(f"drafter.mask_token: {token} is outside the target's vocabulary")
+    return token if token >= 0 else target.mask_token
 
 
 def save_target(path: Path, decoder: Decoder) -> None:

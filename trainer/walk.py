@@ -15,7 +15,7 @@ from trainer.config import CorpusConfig
 from trainer.corpus import Document
 from trainer.drafter import Drafter
 from trainer.packing import pack_rows
-from trainer.step import Frozen, slot_hidden, stage_batch
+from trainer.step import Frozen, pack_batch, slot_hidden
 from trainer.targets import Target
 
 ANCHORS_AT_ONCE = 64
@@ -96,8 +96,8 @@ def drafts_everywhere(
         blocks = make_blocks(
             rows, anchor_BN, torch.ones_like(anchor_BN, dtype=torch.bool), block, mask_token
         )
-        batch = stage_batch(rows, blocks, block=block, window=window, device=device)
-        hidden = slot_hidden(drafter, frozen, features, batch)
+        packed = pack_batch(rows, blocks, block=block, window=window, device=device)
+        hidden = slot_hidden(drafter, frozen, features, packed.to(device))
         slots: Tensor = hidden.unflatten(1, (-1, block))[0, :, 1:]
         drafts += (drafter.norm(slots) @ frozen.head_Vh.T).argmax(dim=-1).tolist()
     return drafts

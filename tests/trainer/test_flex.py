@@ -8,9 +8,9 @@ import torch._dynamo
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_mask
 
-from trainer.drafter import DraftLayer, attend_dense, attend_flex, new_drafter
+from trainer.drafter import Attend, DraftLayer, attend_dense, attend_flex, new_drafter
 from trainer.layers import Shape, rope_table
-from trainer.masks import TILE, dense_mask, flex_mask, spans_of, tile_tables
+from trainer.masks import TILE, dense_mask, flex_mask, flex_tables, spans_of, tile_tables
 
 CPU = torch.device("cpu")
 LENGTH, NUM_BLOCKS = 300, 40
@@ -50,7 +50,8 @@ def test_tiles_say_what_the_table_says(block: int, window: int) -> None:
 def test_the_rule_of_flex_attention_equals_the_table(window: int) -> None:
     """Every pair, with packing, empty slots and a window."""
     anchor, keep, doc = scene(2)
-    mask = flex_mask(anchor, keep, doc, block=8, window=window, device=CPU)
+    tables = flex_tables(anchor, keep, doc, 8, window)
+    mask = flex_mask(tables, length=LENGTH, block=8, window=window)
     queries = NUM_BLOCKS * 8
     table = create_mask(mask.mask_mod, 2, 1, queries, LENGTH + queries, device="cpu")
     assert torch.equal(table, dense_mask(anchor, keep, doc, 8, window))
@@ -79,7 +80,8 @@ def test_fresh_anchors_do_not_recompile_the_layer_and_give_the_dense_result() ->
     with torch.no_grad():
         for seed in range(4):
             anchor, keep, doc = scene(seed)
-            mask = flex_mask(anchor, keep, doc, block=8, window=0, device=CPU)
+            tables = flex_tables(anchor, keep, doc, 8, 0)
+            mask = flex_mask(tables, length=LENGTH, block=8, window=0)
             x, context = torch.randn(2, queries, 32), torch.randn(2, LENGTH, 32)
             dense = attend_dense(dense_mask(anchor, keep, doc, 8))
             for layer in drafter.layers:
@@ -87,3 +89,30 @@ def test_fresh_anchors_do_not_recompile_the_layer_and_give_the_dense_result() ->
                 wanted = layer(x, context, block, whole, dense)
                 torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
     assert counters["stats"]["unique_graphs"] == 1
+
+
+# dynamo looks for a gradient on every input, and hides the warning only where that is allowed.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.usefixtures("_clean_dynamo")
+def test_all_layers_train_by_one_graph_and_as_without_it() -> None:
+    """The first layer, whose input needs no gradient, does not compile a graph of its own."""
+    shape = Shape(
+        vocab=8, hidden=32, ffn=48, layers=0, heads=4, kv_heads=2, head_dim=16,
+        rope_theta=100.0, eps=1e-6,
+    )  # fmt: skip
+    anchor, keep, doc = scene(1)
+    attend: Attend = attend_dense(dense_mask(anchor, keep, doc, 8))
+    noise, features = torch.randn(2, NUM_BLOCKS * 8, 32), torch.randn(2, LENGTH, 32)
+    context = torch.arange(LENGTH).expand(2, -1)
+    slots = torch.arange(NUM_BLOCKS * 8).expand(2, -1)
+    grads = []
+    for compiled in (False, True):
+        drafter = new_drafter(shape, 3, 1, seed=1, device=CPU, dtype=torch.float32)
+        if compiled:
+            drafter.compile_layers("aot_eager")
+        drafter(noise, features, context, slots, attend).square().mean().backward()
+        grads.append([parameter.grad for parameter in drafter.parameters()])
+    assert counters["stats"]["unique_graphs"] == 1
+    for plain, traced in zip(*grads, strict=True):
+        if plain is not None:  # the last norm is the caller's
+            torch.testing.assert_close(traced, plain, rtol=1e-3, atol=1e-7)

@@ -12,7 +12,7 @@ from trainer.config import LossConfig
 from trainer.drafter import Drafter, new_drafter
 from trainer.headloss import head_loss, plan_slots
 from trainer.layers import Shape
-from trainer.step import Batch, Frozen, batch_loss, stage_batch
+from trainer.step import Batch, Frozen, batch_loss, pack_batch
 
 SHAPE = Shape(
     vocab=23, hidden=12, ffn=20, layers=0, heads=4, kv_heads=2, head_dim=6,
@@ -42,7 +42,8 @@ def scene() -> tuple[Drafter, Frozen, Tensor, Rows, Blocks]:
 
 def staged(rows: Rows, blocks: Blocks) -> Batch:
     """The batch as the drafter reads it."""
-    return stage_batch(rows, blocks, block=BLOCK, window=0, device=torch.device("cpu"))
+    cpu = torch.device("cpu")
+    return pack_batch(rows, blocks, block=BLOCK, window=0, device=cpu).to(cpu)
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
