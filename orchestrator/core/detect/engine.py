@@ -25,11 +25,11 @@ MAX_LINE_BYTES = 1 << 16
 TAIL_BYTES = 1 << 15
 WATCH_LINES = 60
 """Ordinary lines that are read behind a finding, to see whether life goes on."""
-FLOOD_BYTES = 3 << 20
-FLOOD_NOTES = 1500
+FLOOD_BYTES = 1 << 20
+FLOOD_NOTES = 1000
 """Bytes read line by line, or findings made, after which a dense log is sampled."""
 FLOOD_SLAB_BYTES = 4 << 20
-FLOOD_PART_BYTES = 8 << 10
+FLOOD_PART_BYTES = 4 << 10
 """What is read of a slab's beginning, and of its end, in a flood."""
 KEEP_SIGHTINGS = 400
 KEEP_LINES = 3000

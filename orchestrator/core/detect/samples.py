@@ -110,6 +110,10 @@ SAMPLES: Mapping[str, Samples] = MappingProxyType(
             ),
             negative=(_goes_on("torch._dynamo hit config.recompile_limit (8)"), _dies(_OOM)),
         ),
+        "silent_eager": Samples(
+            positive=(_goes_on("torch._dynamo hit config.recompile_limit (8)"),),
+            negative=(_goes_on("compiling 3 graphs, recompile_limit is 64"),),
+        ),
         "triton_error": Samples(
             positive=(
                 _dies(

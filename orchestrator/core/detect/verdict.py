@@ -28,6 +28,13 @@ NEAR_LINES = 3
 HEALTHY_LINES = 3
 """Lines of progress behind a helper's death that show that the job does without it."""
 _HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
+RACE_FAMILY = "compile_thread_race"
+COMPILE_LINES = 400
+_COMPILES = re.compile(
+    r"\b(?:re)?compil(?:e|es|ing|ation)\b|\btracing\b|\bwarm(?:ing|ed)?[ -]?up\b|_dynamo|_inductor"
+    r"|cache (?:is )?(?:cold|empty|cleared|miss)|(?:cold|cleared|empty) (?:compile )?cache",
+    re.IGNORECASE,
+)
 _LAST_WORDS = re.compile(r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S", re.IGNORECASE)
 _TIERS = {
     "elastic_child_failed": 5,
@@ -157,7 +164,8 @@ class _Court:
             return self._fine(Certainty.CERTAIN, "the exit code is 0")
         possible = [item for item in self._sightings if self._may_end(item)]
         fatal = [item for item in possible if not self._survived(item)] or possible[-1:]
-        code = -record.signal if record.signal is not None else record.code
+        told = record.code if record.code is not None else record.raw
+        code = -record.signal if record.signal is not None else told
         if code == -9 and (oom := self._kernel_oom()) is not None:
             return self._verdict(oom, [oom, *fatal], Certainty.CERTAIN)
         if fatal:
@@ -210,7 +218,7 @@ class _Court:
     # --- did it end? -------------------------------------------------------------------------------
 
     def _may_end(self, item: Sighting) -> bool:
-        if item.context in _HARMLESS_CONTEXTS:
+        if item.context in _HARMLESS_CONTEXTS or item.finding.role is Role.DIAGNOSTIC:
             return False
         return item.level not in ("W", "I", "D") or item.finding.ends == "process"
 
@@ -312,11 +320,24 @@ class _Court:
             references=known.references,
             findings=self._findings(root, fatal),
             traceback=finding.traceback,
-            evidence=_evidence(finding, fatal),
+            evidence=(*_evidence(finding, fatal), *self._compiling(finding))[:MAX_EVIDENCE_LINES],
             certainty=Certainty.LIKELY if finding.truncated else certainty,
             certainty_reason="the log was cut" if finding.truncated else "",
             ends=finding.ends or "process",
         )
+
+    def _compiling(self, finding: Finding) -> list[str]:
+        """For a race of compiles: what the log shows of the compile that ran at that time."""
+        if finding.family != RACE_FAMILY:
+            return []
+        near = [(item.number, item.text) for item in self._said if _COMPILES.search(item.text)] + [
+            (item.finding.line, item.finding.text)
+            for item in self._sightings
+            if item.finding.signature == "silent_eager"
+        ]
+        near = [pair for pair in near if abs(pair[0] - finding.line) < COMPILE_LINES]
+        near.sort(key=lambda pair: abs(pair[0] - finding.line))
+        return [f"{number}: {text}"[:300] for number, text in near[:3]]
 
     def _told(self, root: Sighting, fatal: Sequence[Sighting]) -> Finding:
         """The root with what a stack of the same signature says where it has none itself."""

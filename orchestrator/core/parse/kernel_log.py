@@ -36,7 +36,7 @@ class KernelEvent:
 _XID = re.compile(
     r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F:.]+)\): (?P<xid>\d+)(?:, pid='?(?P<pid>\d+)'?)?(?:, name=(?P<name>[^,]+))?"
 )
-_BUS = re.compile(r"NVRM: GPU (?:at PCI:)?(?P<pci>[0-9a-fA-F:.]+):? .{0,60}fallen off the bus")
+_BUS = re.compile(r"NVRM: GPU (?:at PCI:)?(?P<pci>[0-9a-fA-F:.]+?):? .{0,60}fallen off the bus")
 _OOM = re.compile(
     r"(?:Out of memory|out of memory): Kill(?:ed)? process (?P<pid>\d+) \((?P<name>[^)]*)\)"
 )

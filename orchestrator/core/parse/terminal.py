@@ -13,7 +13,7 @@ MAX_SEGMENTS = 6
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)?|[PX^_][^\x1b]{0,2000}\x1b\\|[()#][0-9A-Za-z]|[ -~])"
 )
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _BAR = re.compile(
     r"^[^|]{0,120}?\d{1,3}%\|[^|]{0,400}\| *[\d.?]+[kMG]?/[\d.?]+[kMG]? \[[^\]]{0,200}\]"
 )
@@ -36,11 +36,11 @@ def clean(raw: bytes) -> list[str]:
 
 
 def _tidy(text: str) -> str:
-    text = _CONTROL.sub("", text[:MAX_LINE_CHARS]).rstrip()
+    text = _CONTROL.sub("", text[:MAX_LINE_CHARS]).replace("\n", " ").rstrip()
     if "%|" in text:
         bar = _BAR.match(text)
         if bar and text[bar.end() :].strip():
-            return text[bar.end() :].lstrip("\n")
+            return text[bar.end() :]
     return text
 
 

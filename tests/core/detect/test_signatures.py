@@ -54,6 +54,7 @@ def test_every_signature_says_what_a_person_needs() -> None:
 def test_ids_of_the_contract_are_all_there() -> None:
     """What `orch diagnose --json` may say."""
     assert {item.id for item in ALL} == {
+        "silent_eager",
         "fx_trace_race",
         "fx_trace_nested",
         "dynamo_compile_error",

@@ -18,6 +18,7 @@ _ORDER = [
     "fx_trace_race",
     "cuda_oom",
     "triton_error",
+    "silent_eager",
     "dynamo_compile_error",
     "cuda_device_assert",
     "cuda_illegal_access",

@@ -1,6 +1,8 @@
 """Signatures of torch.compile, FX and Triton."""
 
 from orchestrator.core.detect.signatures.model import Signature, signature
+from orchestrator.core.findings import Role
+from orchestrator.core.model import Severity
 
 FX_SENTENCE = r"using FX to symbolically trace a dynamo-optimized function"
 TRACER_FRAMES = (
@@ -130,6 +132,30 @@ SIGNATURES: tuple[Signature, ...] = (
             r"PTXAS error: Internal Triton PTX codegen error",
         ),
         unless=(r"Ignoring this choice", r"[Aa]utotun\w+.{0,80}(?:skip|ignor)"),
+    ),
+    signature(
+        id="silent_eager",
+        title="Compiled code was given up for eager code, without an error",
+        cause=(
+            "torch.compile fell back to running the function eagerly: the recompile limit was reached,"
+            " errors are suppressed, or a nested trace was let through. The run goes on, many times"
+            " slower, and flex attention without its kernel holds the whole score matrix in memory."
+        ),
+        next_steps=(
+            "Compare step time and peak memory with the last good run's.",
+            "Raise torch._dynamo.config.recompile_limit and set fail_on_recompile_limit_hit=True, so"
+            " that it fails loudly; bucket the shapes, dynamic=False.",
+            "Keep suppress_errors off and error_on_nested_fx_trace on.",
+        ),
+        severity=Severity.WARNING,
+        role=Role.DIAGNOSTIC,
+        family="compile_thread_race",
+        references=("https://github.com/pytorch/pytorch/pull/179836",),
+        lines=(
+            r"torch\._dynamo hit config\.(?:recompile|cache_size|accumulated_\w+)_limit",
+            r"flex_attention called without torch\.compile\(\)",
+            r"^WON'T CONVERT ",
+        ),
     ),
     signature(
         id="dynamo_compile_error",

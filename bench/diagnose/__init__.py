@@ -1,0 +1,1 @@
+"""How fast and how sure diagnosis is: `python -m bench.diagnose`."""

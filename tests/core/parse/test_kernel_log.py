@@ -1,0 +1,57 @@
+"""Kernel lines -> events, in the forms in which dmesg and journald print them."""
+
+import pytest
+
+from orchestrator.core.parse.kernel_log import KernelEventKind, read_kernel_line
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "facts"),
+    [
+        (
+            "[   67.4] NVRM: Xid (PCI:0000:00:06): 31, pid=895, name=python3, channel 0x1e",
+            KernelEventKind.XID,
+            {"xid": 31, "pid": 895, "name": "python3", "pci": "0000:00:06"},
+        ),
+        (
+            "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off",
+            KernelEventKind.XID,
+            {"xid": 79, "pid": None},
+        ),
+        (
+            "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.",
+            KernelEventKind.BUS_LOST,
+            {"pci": "0000:41:00.0"},
+        ),
+        (
+            "oom-kill:constraint=CONSTRAINT_MEMCG,oom_memcg=/lxc.payload.200,"
+            "task_memcg=/lxc.payload.200,task=python3,pid=4242,uid=0",
+            KernelEventKind.OOM_KILL,
+            {"pid": 4242, "name": "python3", "cgroup": "/lxc.payload.200"},
+        ),
+        (
+            "Memory cgroup out of memory: Killed process 4242 (python3) total-vm:91234567kB",
+            KernelEventKind.OOM_KILL,
+            {"pid": 4242, "name": "python3"},
+        ),
+        (
+            "python3[4242]: segfault at 0 ip 00007f sp 00007f error 4 in libnccl.so.2",
+            KernelEventKind.SEGFAULT,
+            {"pid": 4242, "name": "python3"},
+        ),
+    ],
+)
+def test_line_is_read(line: str, kind: KernelEventKind, facts: dict[str, object]) -> None:
+    """Kind, process, card and cgroup are named as the kernel names them."""
+    event = read_kernel_line(line, at=5.0)
+    assert event is not None
+    assert (event.kind, event.at, event.text) == (kind, 5.0, line)
+    assert {key: getattr(event, key) for key in facts} == facts
+
+
+@pytest.mark.parametrize(
+    "line", ["eth0: link up", "NVRM: loading NVIDIA UNIX x86_64 Kernel Module 580.159", ""]
+)
+def test_other_lines_are_none(line: str) -> None:
+    """Nearly every kernel line concerns nobody."""
+    assert read_kernel_line(line) is None
