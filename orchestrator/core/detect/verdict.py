@@ -99,7 +99,7 @@ class _Court:
         self._case = case
         self._classifier = classifier
         self._sightings = sorted(case.sightings, key=lambda item: item.finding.line)
-        taken = [(s.finding.line, s.finding.last_line) for s in self._sightings if s.block]
+        taken = [(s.finding.line, s.finding.last_line) for s in self._sightings]
         seen: dict[int, Spoken] = {item.number: item for item in case.said}
         for item in case.tail:
             if not any(first <= item.number <= last for first, last in taken):
@@ -336,7 +336,7 @@ class _Court:
             if item.finding.signature == "silent_eager"
         ]
         near = [pair for pair in near if abs(pair[0] - finding.line) < COMPILE_LINES]
-        near.sort(key=lambda pair: abs(pair[0] - finding.line))
+        near.sort(key=lambda pair: ("_dynamo" not in pair[1], abs(pair[0] - finding.line)))
         return [f"{number}: {text}"[:300] for number, text in near[:3]]
 
     def _told(self, root: Sighting, fatal: Sequence[Sighting]) -> Finding:
