@@ -97,6 +97,8 @@ class KernelLine:
 
     line: str
     at: float
+    container_pid: int | None = None
+    """The PID inside its container of the process it names, where that could still be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,6 +247,10 @@ class ExitRecord:
     log_bytes: int = 0
     raw: int | None = None
     """Only from `attempt.sh`, where a code above 128 may have been a signal."""
+    oom_kills: int | None = None
+    """Processes of the relay's cgroup that the kernel killed for memory meanwhile."""
+    memory_limit_bytes: int | None = None
+    """Of that cgroup; None where there is none, or nobody looked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The board in Prometheus' text form: our own series, and GPUs under the DCGM exporter's names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -11,6 +11,7 @@ from orchestrator.daemon.board import Board
 
 MIB = 1024 * 1024
 GPU_LABELS = ("gpu", "UUID", "modelName", "host", "container", "job", "run")
+HOLDER_LABELS = ("gpu", "host", "container", "pid", "run")
 RUN_LABELS = ("run", "job", "target")
 GPU_SERIES = (
     ("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", "utilization_percent", 1.0),
@@ -61,24 +62,66 @@ def _runs(runs: list[Any]) -> Iterable[GaugeMetricFamily]:
 
 def _gpus(targets: list[Any], runs: list[Any]) -> Iterable[GaugeMetricFamily]:
     live = {run["target"]: run for run in runs if run["state"] in ("running", "stopping")}
-    for name, text, key, unit in GPU_SERIES:
+    known = {run["id"]: run for run in runs}
+    rows: dict[Any, tuple[tuple[str, ...], Any]] = {}
+    for target in targets:
+        for gpu in target["gpus"]:
+            # Containers of one host may share a GPU: it is one series all the same.
+            key = (target["host"], gpu["uuid"] or (target["name"], gpu["index"]))
+            labels = _labels(target, gpu, live.get(target["name"]), known)
+            if key not in rows or (labels[-1] and not rows[key][0][-1]):
+                rows[key] = (labels, gpu)
+    for name, text, field, unit in GPU_SERIES:
         series = GaugeMetricFamily(name, text, labels=GPU_LABELS)
-        for target in targets:
-            run = live.get(target["name"])
-            for gpu in target["gpus"]:
-                if gpu[key] is None:
+        for labels, gpu in rows.values():
+            if gpu[field] is not None:
+                series.add_metric(labels, gpu[field] / unit)
+        yield series
+    yield _holders(targets)
+
+
+def _labels(target: Any, gpu: Any, live: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of the run that holds most of a GPU, else of the one that lives on its target."""
+    holders = sorted(gpu["processes"], key=lambda one: -(one.get("memory_bytes") or 0))
+    holder = next((one for one in holders if one.get("run")), None)
+    run = known.get(holder["run"]) if holder else None
+    container = (holders[0].get("container") if holders else None) or target["container"]
+    if holder is None and not holders and live is not None:
+        run = live
+    return (
+        str(gpu["index"]),
+        gpu["uuid"] or "",
+        gpu["name"] or "",
+        target["host"],
+        (holder or {}).get("container") or container or "",
+        run["job"] if run else "",
+        run["id"] if run else (holder or {}).get("run", ""),
+    )
+
+
+def _holders(targets: list[Any]) -> GaugeMetricFamily:
+    series = GaugeMetricFamily(
+        "orch_gpu_process_memory_bytes",
+        "GPU memory that a process holds, by run, or by container where it is of none.",
+        labels=HOLDER_LABELS,
+    )
+    seen = set()
+    for target in targets:
+        for gpu in target["gpus"]:
+            for one in gpu["processes"]:
+                key = (target["host"], gpu["uuid"] or gpu["index"], one["pid"])
+                if one.get("memory_bytes") is None or key in seen:
                     continue
+                seen.add(key)
                 labels = (
                     str(gpu["index"]),
-                    gpu["uuid"] or "",
-                    gpu["name"] or "",
                     target["host"],
-                    target["container"] or "",
-                    run["job"] if run else "",
-                    run["id"] if run else "",
+                    one.get("container") or "",
+                    str(one["pid"]),
+                    one.get("run") or "",
                 )
-                series.add_metric(labels, gpu[key] / unit)
-        yield series
+                series.add_metric(labels, one["memory_bytes"])
+    return series
 
 
 def text(board: Board) -> str:

@@ -1,6 +1,7 @@
 """One link for each target of the inventory: its state, its GPUs, its view on the board.
 
-It owns the links and the tasks that read them. It must not know of runs.
+It owns the links and the tasks that read them; the hosts below them are machines.py's. It must
+not know of runs.
 """
 
 import asyncio
@@ -8,19 +9,23 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError
 from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Inventory, LinkState, Target
 from orchestrator.daemon.board import Board
+from orchestrator.daemon.gpu_merge import merged
+from orchestrator.daemon.machines import GPU_INTERVAL_S, Machine, Machines
 from orchestrator.daemon.views import target_view
 from orchestrator.link.link import Link
 from orchestrator.observe.gpus import sampled
 from orchestrator.transport.pool import Pool
 
-GPU_INTERVAL_S = 2.0
 GPU_HISTORY = 1800
+GPU_SELDOM_S = 60.0
+"""Which GPUs a container has changes rarely; who uses them its host says all the time."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +36,21 @@ class _Seen:
 
     target: Target
     link: Link
-    gpus: GpusSampled | None = None
+    machine: Machine
+    inside: GpusSampled | None = None
+    """GPUs as the target itself sees them."""
+    interval_s: float = GPU_INTERVAL_S
     history: deque[GpusSampled] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    on_gpus: Callable[[], None] = lambda: None
+    """Called when the host has told of its GPUs."""
+
+    @property
+    def gpus(self) -> GpusSampled | None:
+        """The best that is known of its GPUs now."""
+        if self.target.runtime == "none":
+            return self.inside
+        return merged(self.inside, self.machine.gpus if self.machine.sees_gpus else None)
 
 
 class Fleet:
@@ -41,6 +58,7 @@ class Fleet:
 
     def __init__(self, pool: Pool, clock: Clock, board: Board, key: str) -> None:
         self._pool, self._clock, self._board, self._key = pool, clock, board, key
+        self._machines = Machines(pool, clock, key)
         self._seen: dict[str, _Seen] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self.on_link: list[Callable[[str], None]] = []
@@ -60,12 +78,32 @@ class Fleet:
                 # It would fight the new one for the target: both have our key.
                 self._leaving.append(asyncio.create_task(_leave(seen)))
             link = Link(target, self._pool.transport(target), self._clock, self._key)
-            seen = self._seen[target.name] = _Seen(target, link)
-            link.on_state(lambda _: self._changed(target.name))
-            link.begin()
-            seen.tasks.append(asyncio.create_task(self._keep(seen), name=f"fleet {target.name}"))
+            seen = self._seen[target.name] = self._meet(target, link)
             self._changed(target.name)
         return seen.link
+
+    def machine(self, target: Target) -> Machine:
+        """The host of a target, or the target itself where it is one."""
+        self.link(target)
+        return self._seen[target.name].machine
+
+    def _meet(self, target: Target, link: Link) -> _Seen:
+        itself = target.runtime == "none"
+        machine = (
+            Machine(link, self._clock, own_link=False) if itself else self._machines.of(target)
+        )
+        seen = _Seen(target, link, machine)
+        link.on_state(lambda _: self._changed(target.name))
+        link.begin()
+        reading = [self._keep(seen)]
+        if itself:
+            machine.begin()
+        else:
+            seen.on_gpus = partial(self._sampled, seen)
+            machine.on_gpus.append(seen.on_gpus)
+            reading.append(self._pace(seen))
+        seen.tasks += [asyncio.create_task(one, name=f"fleet {target.name}") for one in reading]
+        return seen
 
     def named(self, name: str) -> tuple[LinkState, float | None]:
         """State of the link to a target, and when it was last heard."""
@@ -80,6 +118,7 @@ class Fleet:
         """End every link; the runs go on."""
         await asyncio.gather(*(_leave(seen) for seen in self._seen.values()))
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        await self._machines.close()
 
     async def _keep(self, seen: _Seen) -> None:
         target = seen.target
@@ -89,15 +128,31 @@ class Fleet:
             logger.warning("target.unreachable", extra={"target": target.name, "why": str(error)})
         while True:
             try:
-                async for event in sampled(seen.link, interval_s=GPU_INTERVAL_S):
-                    if isinstance(event, GpusSampled):
-                        seen.gpus = event
-                        if event.samples:
-                            seen.history.append(event)
-                        self._changed(target.name)
+                async for event in sampled(seen.link, interval_s=seen.interval_s):
+                    seen.inside = event
+                    self._sampled(seen)
             except TargetError as error:
                 logger.info("gpus.unseen", extra={"target": target.name, "why": str(error)})
             await self._clock.sleep(self._clock.jitter(GPU_INTERVAL_S))
+
+    async def _pace(self, seen: _Seen) -> None:
+        """Ask a container seldom while its host tells, and often while it does not."""
+        while True:
+            wanted_s = GPU_SELDOM_S if seen.machine.sees_gpus else GPU_INTERVAL_S
+            if wanted_s != seen.interval_s:
+                seen.interval_s = wanted_s
+                try:
+                    await seen.link.keep("gpus", interval_s=wanted_s)
+                except TargetError:
+                    pass  # every later probe is told so
+                self._changed(seen.target.name)
+            await self._clock.sleep(GPU_INTERVAL_S)
+
+    def _sampled(self, seen: _Seen) -> None:
+        gpus = seen.gpus
+        if gpus is not None and gpus.samples and not (seen.history and seen.history[-1] == gpus):
+            seen.history.append(gpus)
+        self._changed(seen.target.name)
 
     def _changed(self, name: str) -> None:
         seen = self._seen[name]
@@ -121,4 +176,8 @@ async def _leave(seen: _Seen) -> None:
     for task in seen.tasks:
         task.cancel()
     await asyncio.gather(*seen.tasks, return_exceptions=True)
+    if seen.target.runtime == "none":
+        await seen.machine.close()
+    else:
+        seen.machine.on_gpus.remove(seen.on_gpus)
     await seen.link.close()

@@ -1,4 +1,4 @@
-"""Samples of GPUs, lines of the kernel log and changes of the link, as typed events.
+"""Samples of GPUs and changes of the link, as typed events.
 
 Owns the translation of the frames that belong to no attempt. The newest count: where nobody
 reads, the oldest are dropped.
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from orchestrator.core.events import GpusSampled, KernelLine, LinkChanged
+from orchestrator.core.events import GpusSampled, LinkChanged
 from orchestrator.core.model import GpuSample, LinkState
 from orchestrator.link.link import Link
 
@@ -18,20 +18,20 @@ _KNOWN = frozenset(field.name for field in fields(GpuSample))
 _MOST_CHANGES = 100
 
 
-async def sampled(link: Link, *, interval_s: float) -> AsyncIterator[GpusSampled | KernelLine]:
-    """Rounds of samples every `interval_s` seconds, and kernel lines of interest, while iterated.
+async def sampled(
+    link: Link, *, interval_s: float, host: bool = False
+) -> AsyncIterator[GpusSampled]:
+    """Rounds of samples every `interval_s` seconds (0: one round only), while iterated.
 
+    `host`: the link leads to the machine itself, where PIDs of the driver can be looked up.
     TargetError where the probe cannot be asked for them at all.
     """
-    feed = link.listen("gpus", "kernel")
+    feed = link.listen("gpus")
     try:
-        first = await link.keep("gpus", interval_s=interval_s)
+        first = await link.keep("gpus", interval_s=interval_s, host=host)
         yield gpus_sampled({**first, "t": link.seen_at or 0.0})
         async for frame in feed:
-            if frame["kind"] == "gpus":
-                yield gpus_sampled(frame)
-            else:
-                yield KernelLine(line=str(frame["line"]), at=float(frame["t"]))
+            yield gpus_sampled(frame)
     finally:
         link.unlisten(feed)
 

@@ -15,6 +15,7 @@ import tty
 from . import child, procfs
 from .files import reserve, write_record, write_reserved
 from .logfile import LogFile
+from .memory import own_group
 from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, POKE_BYTES, POKE_FIFO, POKE_RECORD, SPEC_FIFO
 from .pane import Pane
 from .spec import Spec, read_spec
@@ -61,6 +62,8 @@ class Relay:
         os.set_blocking(1, False)
         self._pane = Pane(1)
         self._poll = select.poll()
+        self._memory = own_group()
+        self._oom_kills = self._memory.oom_kills
         self._started_at = time.time()
         self._pid, self._master = child.start(spec["argv"], spec["env"], spec["cwd"])
         self._start = procfs.start_time(self._pid) or 0
@@ -262,11 +265,18 @@ class Relay:
             "boot_id": procfs.boot_id(),
             "log_bytes": self._log.size,
             "dropped_bytes": self._log.dropped_bytes,
+            "oom_kills": self._killed_for_memory(),
+            "memory_limit_bytes": self._memory.limit_bytes,
         }
         write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
         self._poke(POKE_RECORD)
         self._say_end(status)
         return status if status >= 0 else 128 - status
+
+    def _killed_for_memory(self) -> int | None:
+        """How many processes beside or below us the kernel has killed for memory meanwhile."""
+        before, now = self._oom_kills, self._memory.oom_kills
+        return None if before is None or now is None else now - before
 
     def _say_end(self, status: int) -> None:
         how = f"exit code {status}" if status >= 0 else f"signal {-status} ({_name(-status)})"

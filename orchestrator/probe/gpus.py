@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import join, procfs, smi
+from . import smi
 from .frames import Frame
+from .holders import forget_others, holder
 from .ops import Progress
-from .processes import uses_gpu
 
 LIBRARY = "libnvidia-ml.so.1"
 FREE_BELOW_BYTES = 1024 * 1024 * 1024
@@ -26,27 +26,37 @@ _lock = threading.Lock()
 _nvml: Any = None
 
 
-def sample_gpus(_args: Frame, _progress: Progress) -> Frame:
-    """`source`, `samples` and `error`; source None and no sample where there is no driver."""
+def sample_gpus(args: Frame, _progress: Progress) -> Frame:
+    """`source`, `samples` and `error`; source None and no sample where there is no driver.
+
+    With `host` the PIDs that the driver gives are those of this place.
+    """
+    on_host = bool(args.get("host"))
     with _lock:
-        try:
-            nvml = _load()
-        except OSError:
-            # No such library: nvidia-smi may still be there (it links the same one), or no GPU is.
-            return smi.sample()
-        except Exception as exc:  # noqa: BLE001  pynvml's errors; its module may not be imported
-            return _fallback(exc)
-        try:
-            count = nvml.nvmlDeviceGetCount()
-            samples = [_sample(nvml, index) for index in range(count)]
-        except nvml.NVMLError as exc:
-            _unload()
-            return _fallback(exc)
-        return {"source": "nvml", "samples": samples, "error": None}
+        frame = _sample_all(on_host)
+        forget_others({one["pid"] for gpu in frame["samples"] for one in gpu["processes"]})
+        return frame
 
 
-def _fallback(exc: Exception) -> Frame:
-    frame = smi.sample()
+def _sample_all(on_host: bool) -> Frame:
+    try:
+        nvml = _load()
+    except OSError:
+        # No such library: nvidia-smi may still be there (it links the same one), or no GPU is.
+        return smi.sample(on_host=on_host)
+    except Exception as exc:  # noqa: BLE001  pynvml's errors; its module may not be imported
+        return _fallback(exc, on_host)
+    try:
+        count = nvml.nvmlDeviceGetCount()
+        samples = [_sample(nvml, index, on_host) for index in range(count)]
+    except nvml.NVMLError as exc:
+        _unload()
+        return _fallback(exc, on_host)
+    return {"source": "nvml", "samples": samples, "error": None}
+
+
+def _fallback(exc: Exception, on_host: bool) -> Frame:
+    frame = smi.sample(on_host=on_host)
     if not frame["samples"]:
         frame["source"] = frame["source"] or "nvml"
         frame["error"] = frame["error"] or f"NVML: {exc}"
@@ -75,7 +85,7 @@ def _unload() -> None:
         pass
 
 
-def _sample(nvml: Any, index: int) -> Frame:
+def _sample(nvml: Any, index: int, on_host: bool) -> Frame:
     frame: Frame = {"index": index, "processes": [], "extra": {}}
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -114,7 +124,7 @@ def _sample(nvml: Any, index: int) -> Frame:
         value = ask(question)
         if value is not None:
             frame["extra"][key] = value
-    frame["processes"] = _holders(ask, nvml, handle)
+    frame["processes"] = _holders(ask, nvml, handle, on_host)
     return frame
 
 
@@ -131,29 +141,18 @@ def _extras(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
         "ecc_uncorrected": lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, uncorrected, volatile),
         "remapped_rows": lambda: list(nvml.nvmlDeviceGetRemappedRows(handle)),
         "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
+        "pci": lambda: _text(nvml.nvmlDeviceGetPciInfo(handle).busId),
         "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
     }
 
 
-def _holders(ask: Callable[[Callable[[], Any]], Any], nvml: Any, handle: Any) -> list[Frame]:
+def _holders(
+    ask: Callable[[Callable[[], Any]], Any], nvml: Any, handle: Any, on_host: bool
+) -> list[Frame]:
     compute = ask(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
     graphics = ask(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or []
     memory = {item.pid: item.usedGpuMemory for item in [*graphics, *compute]}
-    return [_holder(pid, used) for pid, used in sorted(memory.items())]
-
-
-def _holder(pid: int, used: int | None) -> Frame:
-    """Inside a container NVML may give the host's PIDs: only one that uses a GPU here is named."""
-    holder: Frame = {"pid": pid, "memory_bytes": used}
-    if uses_gpu(pid):
-        place = join.place_of(pid)
-        holder |= {
-            "command": procfs.command_line(pid),
-            "run": procfs.environment(pid).get("ORCH_RUN_ID"),
-            "container": place.container,
-            "container_pid": place.pid,
-        }
-    return holder
+    return [holder(pid, used, on_host=on_host) for pid, used in sorted(memory.items())]
 
 
 def _text(value: Any) -> str | None:

@@ -29,10 +29,27 @@ def container_of(cgroup: str) -> str | None:
     """
     for line in cgroup.splitlines():
         path = line.split(":", 2)[-1]
+        if path.startswith("/.."):
+            # Outside of the cgroup namespace that we are in: not one of ours.
+            continue
         match = _CONTAINER.search(path)
         if match:
             return next(name for name in match.groups() if name)
     return None
+
+
+def pid_inside(pid: int) -> int | None:
+    """The PID that a PID has in its container, for as long as it is not reaped; None on the host.
+
+    A zombie has no cgroup any more, but both its PIDs.
+    """
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = file.read()
+    except OSError:
+        return None
+    inside = innermost_pid(status)
+    return inside if inside != pid else None
 
 
 def innermost_pid(status: str) -> int | None:

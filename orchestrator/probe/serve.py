@@ -78,10 +78,11 @@ class Probe:
         self._gpu_interval_s = 0.0
         self._gpu_next = 0.0
         self._gpu_sampling = False
+        self._gpu_args: Frame = {}
         self._own_ops: dict[str, Callable[[Frame], None]] = {
             "watch": self._watches.add,
             "unwatch": lambda args: self._watches.remove(args["watch"]),
-            "kernel": lambda args: self._kernel.follow(float(args.get("since") or time.time())),
+            "kernel": self._kernel.follow,
         }
 
     def greet(self) -> None:
@@ -142,7 +143,8 @@ class Probe:
 
     def _call(self, call: Any, op: str, frame: Frame) -> None:
         if op == "gpus":
-            self._gpu_interval_s = float((frame.get("args") or {}).get("interval_s") or 0.0)
+            self._gpu_args = frame.get("args") or {}
+            self._gpu_interval_s = float(self._gpu_args.get("interval_s") or 0.0)
             self._gpu_next = time.monotonic() + self._gpu_interval_s
         own = self._own_ops.get(op)
         if own is None:
@@ -161,7 +163,8 @@ class Probe:
             return
         self._gpu_sampling = True
         self._gpu_next = now + self._gpu_interval_s
-        self._calls.aside(_gpu_frame, self._gpus_sampled)
+        args = self._gpu_args
+        self._calls.aside(lambda: _gpu_frame(args), self._gpus_sampled)
 
     def _gpus_sampled(self, frame: Frame) -> None:
         self._gpu_sampling = False
@@ -169,9 +172,9 @@ class Probe:
             self._wire.send({"kind": "gpus", "t": time.time(), **frame})
 
 
-def _gpu_frame() -> Frame:
+def _gpu_frame(args: Frame) -> Frame:
     try:
-        return op_of("gpus")({}, lambda _: None)
+        return op_of("gpus")(args, lambda _: None)
     except Exception as exc:  # noqa: BLE001  said in the frame; the stream goes on
         return {"source": None, "samples": [], "error": str(exc)}
 

@@ -1,18 +1,21 @@
 """GPU samples from `nvidia-smi`, for where NVML itself cannot be loaded.
 
-Owns one query and its CSV. `[N/A]`, `[Not Supported]`, `ERR!` and the like are None.
+Owns two queries (GPUs, and processes on them) and their CSV. `[N/A]`, `[Not Supported]`, `ERR!`
+and the like are None.
 """
 
 import subprocess
 
 from .frames import Frame
+from .holders import holder
 
 QUERY = "index,uuid,name,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu"
+APPS = "gpu_uuid,gpu_bus_id,pid,used_memory"
 WITHIN_S = 20.0
 _MIB = 1024 * 1024
 
 
-def sample() -> Frame:
+def sample(*, on_host: bool) -> Frame:
     """Frame fields `source`, `samples`, `error`; source None where there is no nvidia-smi."""
     argv = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader"]
     try:
@@ -23,6 +26,8 @@ def sample() -> Frame:
         return {"source": "nvidia-smi", "samples": [], "error": f"nvidia-smi: {exc}"}
     text = done.stdout.decode("utf-8", "replace")
     samples = parse(text)
+    if samples:
+        _join(samples, on_host=on_host)
     complaint = None
     if done.returncode != 0 or not samples:
         said = text.strip() or done.stderr.decode("utf-8", "replace").strip()
@@ -53,6 +58,25 @@ def parse(text: str) -> list[Frame]:
             }
         )
     return samples
+
+
+def _join(samples: list[Frame], *, on_host: bool) -> None:
+    """Add the processes; a driver that tells of none leaves the samples as they are."""
+    argv = ["nvidia-smi", f"--query-compute-apps={APPS}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=WITHIN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    for line in done.stdout.decode("utf-8", "replace").splitlines():
+        cells = [cell.strip() for cell in line.split(", ")]
+        if len(cells) != APPS.count(",") + 1 or not cells[2].isdigit():
+            continue
+        used = _number(cells[3])
+        memory_bytes = None if used is None else int(used * _MIB)
+        for one in samples:
+            if one["uuid"] == cells[0]:
+                one["extra"]["pci"] = cells[1]
+                one["processes"].append(holder(int(cells[2]), memory_bytes, on_host=on_host))
 
 
 def _text(cell: str) -> str | None:

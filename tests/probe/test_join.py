@@ -24,6 +24,8 @@ from orchestrator.probe.join import container_of, innermost_pid, place_of
         ("0::/user.slice/user-1000.slice/session-3.scope\n", None),
         ("0::/\n", None),
         ("0::/lxc.monitor.200\n", None),
+        # Outside of the cgroup namespace that we are in: some other host's container 200.
+        ("8:memory:/../other/lxc.payload.200\n0::/\n", None),
         ("", None),
     ],
 )

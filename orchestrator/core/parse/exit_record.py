@@ -26,6 +26,8 @@ def exit_record(record: Mapping[str, Any]) -> ExitRecord:
             boot_id=str(record.get("boot_id", "")),
             log_bytes=int(record.get("log_bytes", 0)),
             raw=_whole(record.get("raw")),
+            oom_kills=_whole(record.get("oom_kills")),
+            memory_limit_bytes=_whole(record.get("memory_limit_bytes")),
         )
     except (KeyError, TypeError) as exc:
         raise ValueError(f"no exit record: {exc!r}") from exc

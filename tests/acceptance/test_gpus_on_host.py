@@ -1,0 +1,82 @@
+"""Whose memory it is: GPUs as the host tells them, joined to containers, runs and leftovers."""
+
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import MakeOrch, Orch, lab_job
+from tests.lab.gpus import GpuProcess
+from tests.lab.lab import Lab
+
+pytestmark = pytest.mark.lab
+MIB = 1024 * 1024
+
+
+def target(orch: Orch, name: str = "ct200") -> dict[str, Any]:
+    """A target as `orch top` has it."""
+    found: dict[str, Any] = next(one for one in orch.json("top")["targets"] if one["name"] == name)
+    return found
+
+
+def holders(orch: Orch) -> dict[int, dict[str, Any]]:
+    """Processes on GPU 0 of container 200's target, by PID of the host."""
+    gpus = target(orch)["gpus"]
+    return {one["pid"]: one for one in gpus[0]["processes"]} if gpus else {}
+
+
+def leave_program(lab: Lab, orch: Orch) -> int:
+    """Leaves a program behind in container 201, and says its PID on the host."""
+    code = "import time; time.sleep(600)  # forgotten"
+    lab["201"].run(["sh", "-c", f"exec setsid -f python3 -c '{code}' </dev/null >/dev/null 2>&1"])
+    pids: set[int] = orch.until(lambda: lab["201"].pids(running="600)  # forgotten"))
+    return pids.pop()
+
+
+def test_memory_is_told_by_run_and_by_leftover(lab: Lab, make_orch: MakeOrch) -> None:
+    """A run's process and one that container 201 forgot are told apart, with PIDs inside."""
+    lab.gpus.set_idle(2)
+    orch = make_orch(lab_job(lab, "python3 -m played steps --count 0"))
+    run = orch.json("run", "--detach")["run"]
+    of_run = orch.until(lambda: lab["200"].pids(running="-m played steps")).pop()
+    forgotten = leave_program(lab, orch)
+    lab.gpus.run_on(
+        GpuProcess(gpu=0, pid=of_run, used_memory_mib=70_000),
+        GpuProcess(gpu=0, pid=forgotten, used_memory_mib=9_000),
+        GpuProcess(gpu=0, pid=2**22 - 1, used_memory_mib=12),
+    )
+    found = orch.until(lambda: len(holders(orch)) == 3 and holders(orch))
+    mine = found[of_run]
+    assert (mine["run"], mine["container"], mine["memory_bytes"]) == (run, "200", 70_000 * MIB)
+    assert lab["200"].run(["test", "-d", f"/proc/{mine['container_pid']}"]).returncode == 0
+    assert mine["container_pid"] != of_run
+    assert mine["pane"].startswith("%")
+    other = found[forgotten]
+    assert (other["run"], other["container"]) == (None, "201")
+    assert "forgotten" in other["command"]
+    assert found[2**22 - 1] == {"pid": 2**22 - 1, "memory_bytes": 12 * MIB}
+    assert target(orch)["gpu_source"] == "nvidia-smi on the host"
+    assert "201" in orch("top").stdout
+    orch("stop", run)
+
+
+def test_a_container_whose_host_may_not_be_entered_says_so(lab: Lab, make_orch: MakeOrch) -> None:
+    """Where only `pct` may be called, the GPUs are those that the container sees, marked so."""
+    lab.gpus.set_idle(1)
+    # A forced command that lets nothing but `pct` through, as a careful administrator has it.
+    only_pct = lab.host.root / "root" / "only-pct"
+    only_pct.write_text(
+        '#!/bin/bash\ncase "$SSH_ORIGINAL_COMMAND" in\n'
+        '*pct\\ exec*) eval "$SSH_ORIGINAL_COMMAND";;\n*) echo "not allowed" >&2; exit 1;;\nesac\n'
+    )
+    only_pct.chmod(0o755)
+    keys = lab.host.root / "root" / ".ssh" / "authorized_keys"
+    plain = keys.read_text()
+    keys.write_text(f'command="/root/only-pct" {plain}')
+    try:
+        orch = make_orch(lab_job(lab, "python3 -m played steps"))
+        orch("daemon", "start")
+        orch.until(lambda: target(orch)["gpus"])
+        assert target(orch)["gpu_source"] == "nvidia-smi in the container"
+        assert target(orch)["link"] == "connected"
+    finally:
+        keys.write_text(plain)

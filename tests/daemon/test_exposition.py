@@ -1,0 +1,57 @@
+"""The metrics page: GPUs of a host that several containers share are told once."""
+
+from dataclasses import asdict
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.model import GpuSample, Host, LinkState, Run, RunState, Target
+from orchestrator.daemon.board import Board
+from orchestrator.daemon.exposition import text
+from orchestrator.daemon.views import run_view, target_view
+
+GIB = 1024**3
+
+
+def test_a_shared_gpu_is_one_series_and_its_holders_are_named() -> None:
+    """Two containers, one GPU: its use counts once, under the run that holds most of it."""
+    board = Board(SystemClock())
+    holders = (
+        {"pid": 11, "memory_bytes": 70 * GIB, "container": "200", "run": "dflash-1"},
+        {"pid": 12, "memory_bytes": 9 * GIB, "container": "201", "run": None},
+        {"pid": 13, "memory_bytes": None},
+    )
+    gpu = GpuSample(index=0, uuid="GPU-a", name="H200", memory_used_bytes=79 * GIB)
+    for name in ("200", "201"):
+        target = Target(name=f"ct{name}", host=Host(name="pve1"), runtime="pct", container=name)
+        shown = GpuSample(**{**asdict(gpu), "processes": holders})
+        view = target_view(
+            target,
+            link=LinkState.CONNECTED,
+            seen_at=1.0,
+            error=None,
+            gpus=(shown,),
+            gpu_source="nvml on the host",
+            gpus_at=1.0,
+        )
+        board.put("targets", target.name, view)
+    run = Run(
+        id="dflash-1",
+        uid="u",
+        job="dflash",
+        target="ct200",
+        number=1,
+        state=RunState.RUNNING,
+        attempt=1,
+        session="dflash",
+        directory="/w/runs/dflash-1.u",
+    )
+    board.put("runs", run.id, run_view(run, link=LinkState.CONNECTED, seen_at=1.0, log_bytes=0))
+    page = text(board).splitlines()
+    used = [line for line in page if line.startswith("DCGM_FI_DEV_FB_USED{")]
+    assert len(used) == 1
+    assert all(
+        label in used[0]
+        for label in ('container="200"', 'host="pve1"', 'job="dflash"', 'run="dflash-1"')
+    )
+    assert float(used[0].split()[-1]) == 79 * 1024
+    held = [line for line in page if line.startswith("orch_gpu_process_memory_bytes{")]
+    assert [line.split("container=")[1].split(",")[0] for line in held] == ['"200"', '"201"']
