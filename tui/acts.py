@@ -121,8 +121,8 @@ class Acts:
             "force": False,
             "deploy": True,
         }
-        last = await self._follow(f"run {job}", "/v1/run", body, close_on="launched")
-        if last is not None and last["kind"] == "launched":
+        last = await self._follow(f"run {job}", "/v1/run", body, close_on="stored")
+        if last is not None and last["kind"] == "stored":
             self._app.post_message(RunOpened(last["run"]["id"]))
 
     async def _stop(self, run: RunView) -> None:
@@ -145,9 +145,9 @@ class Acts:
         found = await bridge.in_thread(
             lambda: self._source.ask("GET", "/v1/releases", query={"job": job})
         )
-        names = [str(one.get("release") or one.get("digest")) for one in found["releases"]]
+        names = list(dict.fromkeys(str(one["digest"]) for one in found["releases"]))
         if not names:
-            self._refuse(f"No release of {job} is on its target.")
+            self._refuse(f"No release of {job} was ever deployed.")
             return
         chosen = await self._app.push_screen_wait(Choose(f"{job}: which release?", names))
         if chosen is None:
@@ -174,7 +174,7 @@ class Acts:
         The window may be closed before: it goes on, and says at its end how it went.
         """
         window = Activity(title)
-        self._app.push_screen(window)
+        await self._app.push_screen(window)
         last: Message | None = None
         try:
             async for message in bridge.iterate(lambda: self._source.stream(path, body)):

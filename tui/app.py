@@ -94,6 +94,8 @@ class Dashboard(App[None]):
         self._show()
 
     def _show(self) -> None:
+        if not self.is_running:
+            return  # the screens are being taken down
         for screen in self.screen_stack:
             if isinstance(screen, Page):
                 screen.show(self.sight)

@@ -28,6 +28,8 @@ class Key:
     """Pages on which it is in the footer."""
     asks: bool = False
     """Asks before it does anything."""
+    types: bool = False
+    """Opens a line to type into; taken first of all, so that what is typed ahead goes there."""
 
     @property
     def names(self) -> str:
@@ -81,6 +83,7 @@ KEYS = (
         help="Show only runs with these words in them.",
         pages=("fleet",),
         shown=("fleet",),
+        types=True,
     ),
     Key(
         id="order",
@@ -106,6 +109,7 @@ KEYS = (
         help="Search the whole log; a regular expression, small letters match large ones.",
         pages=("run",),
         shown=("run",),
+        types=True,
     ),
     Key(
         id="next_match",
@@ -359,6 +363,7 @@ def bindings(page: str) -> list[BindingType]:
             key.action,
             key.label,
             show=page in key.shown,
+            priority=key.types,
             key_display=key.names,
             tooltip=key.help,
             id=f"{page}.{key.id}",

@@ -55,16 +55,19 @@ class Reading:
         self._lift = False
         """The anchor is to stand a third down the screen, once it is there."""
         self._loaded = False
+        self._behind = False
+        """There is said to be more than was read of."""
 
     # --- what to fetch ---------------------------------------------------------------------------
 
     def told(self, attempt: int, size: int) -> None:
-        """The log of that attempt has at least that many bytes now."""
+        """The log of that attempt is said to have that many bytes; what is read knows better."""
         if attempt != self.window.attempt:
             self.window = LogWindow()
             self.window.attempt = attempt
+            self.window.size = size
             self._loaded, self.following, self._goal = False, True, None
-        self.window.size = max(self.window.size, size)
+        self._behind = size > self.window.size
 
     @property
     def loaded(self) -> bool:
@@ -81,7 +84,7 @@ class Reading:
         if self.following and window.size - window.end > FAR_BEHIND_BYTES:
             return Want("fresh", newest, CHUNK_BYTES)
         top = len(window.lines) if self.following else window.index_at(self._anchor)
-        if not window.at_end and (self.following or self._near(top, 1)):
+        if (not window.at_end or self._behind) and (self.following or self._near(top, 1)):
             return Want("next", window.end, CHUNK_BYTES)
         if window.start > 0 and self._near(top, -1):
             offset = max(window.start - CHUNK_BYTES, 0)
@@ -93,24 +96,24 @@ class Reading:
         return Want("next", self.window.end, CHUNK_BYTES)
 
     def take(self, want: Want, part: LogPart) -> bool:
-        """Take a range that was wanted; False where it no longer fits and is left."""
+        """Take a range that was wanted; False where nothing came of it."""
         window = self.window
-        window.size = max(window.size, part.size)
+        window.size, self._behind = part.size, False
         match want.kind:
+            case "fresh" if part.size < part.offset:
+                return True  # less is stored than was said; now its size is known
             case "fresh":
                 cut = part.content.find(b"\n") + 1 if part.offset > 0 else 0
                 window.reset(part.offset + cut)
                 window.append(part.content[cut:])
                 self._loaded, self._goal = True, None
             case "next" if part.offset == window.end:
-                if not part.content:
-                    window.size = window.end  # less is stored than was said
                 window.append(part.content)
             case "before" if part.end == window.start:
                 window.prepend(part.content, part.offset)
             case _:
                 return False
-        return True
+        return bool(part.content)
 
     def _shows(self, line: LogLine) -> bool:
         if self.rank is not None and line.rank != self.rank:

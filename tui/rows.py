@@ -1,5 +1,6 @@
 """What the tables and lines say of runs: the fleet as cells and strings, without Textual. Pure."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -155,7 +156,8 @@ def sort_key(order: str, run: RunView, fleet: Fleet) -> tuple[Any, ...]:
             return (run["state"] not in LIVE, run["output_at"] or 0.0, newest)
         case "loss":
             loss = run["loss"]
-            return (loss is None or loss != loss, loss, newest)
+            known = loss is not None and not math.isnan(loss)
+            return (not known, loss if known else 0.0, newest)
         case "name":
             return (run["job"], run["number"])
         case _:

@@ -18,7 +18,7 @@ MAX_CARRY_BYTES = 1024 * 1024
 _SHOWN_OTHERWISE = re.compile(rb"[\x1b\r\t]")
 
 ReadRange = Callable[[int, int], bytes]
-"""(offset, size) -> bytes, fewer at the end."""
+"""(offset, size) -> bytes: fewer where it pleases the daemon, none at the end."""
 
 
 def compiled(words: str) -> re.Pattern[str]:
@@ -58,7 +58,7 @@ def down(pattern: re.Pattern[str], read: ReadRange, start: int) -> Iterator[Prog
     while content := read(at + len(carry), RANGE_BYTES):
         whole = carry + content
         cut = whole.rfind(b"\n") + 1
-        if not cut and len(whole) < MAX_CARRY_BYTES and len(content) == RANGE_BYTES:
+        if not cut and len(whole) < MAX_CARRY_BYTES:
             carry = whole
             continue
         cut = cut or len(whole)
@@ -72,11 +72,11 @@ def down(pattern: re.Pattern[str], read: ReadRange, start: int) -> Iterator[Prog
 
 
 def up(pattern: re.Pattern[str], read: ReadRange, start: int) -> Iterator[Progress]:
-    """The last match before `start`, with signs of life on the way."""
+    """The last match before `start`, which begins a line, with signs of life on the way."""
     end, carry = start, b""
     while end > 0:
         begin = max(end - RANGE_BYTES, 0)
-        whole = read(begin, end - begin) + carry
+        whole = _all_of(read, begin, end) + carry
         cut = whole.find(b"\n") + 1 if begin else 0
         if begin and not cut and len(whole) < MAX_CARRY_BYTES:
             end, carry = begin, whole
@@ -86,3 +86,14 @@ def up(pattern: re.Pattern[str], read: ReadRange, start: int) -> Iterator[Progre
             return
         end, carry = begin, whole[:cut]
         yield Progress(begin)
+
+
+def _all_of(read: ReadRange, begin: int, end: int) -> bytes:
+    """The bytes from begin to end, in as many reads as it takes."""
+    whole = b""
+    while begin + len(whole) < end:
+        content = read(begin + len(whole), end - begin - len(whole))
+        if not content:
+            break
+        whole += content
+    return whole

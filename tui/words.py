@@ -23,7 +23,7 @@ def plan_lines(plan: Mapping[str, Any]) -> list[Cell]:
     if len(paths) > MAX_PATHS:
         lines.append(Cell(f"  and {len(paths) - MAX_PATHS} more", "muted"))
     if plan.get("setup"):
-        lines.append(Cell(text.harmless(f"setup: {plan['setup']}"), "warn"))
+        lines.append(Cell("its environment is set up anew", "warn"))
     return lines
 
 
@@ -43,13 +43,11 @@ def message_lines(message: Mapping[str, Any]) -> list[Cell]:
         case "warning":
             return [Cell(text.harmless(message["text"]), "warn")]
         case "stopping":
-            return [Cell(text.harmless(f"stopping {message.get('run', '')}"), "busy")]
+            return [Cell(text.harmless(f"stopping {message['run']['id']}"), "busy")]
         case "stopped" | "ended":
             return end_lines(message)
         case "stored":
             return [Cell(text.harmless(f"stored as {message['run']['id']}"), "muted")]
-        case "launched":
-            return [Cell(text.harmless(f"launched {message['run']['id']}"), "good")]
         case _:
             return []
 
@@ -75,22 +73,18 @@ def check_lines(check: Mapping[str, Any]) -> list[Cell]:
 
 def end_lines(message: Mapping[str, Any]) -> list[Cell]:
     """What a stop ended, and who holds the GPUs now."""
-    count = message.get("ended") or 0
+    if message.get("already"):
+        return [Cell(f"it had ended already: {message['run']['state']}", "muted")]
+    count = len(message.get("ended") or ())
     lines = [Cell(f"{count} program{'' if count == 1 else 's'} ended", "good")]
-    if message.get("remaining"):
-        lines.append(Cell(f"{message['remaining']} still there", "bad"))
-    after = message.get("gpus_free_after_s")
-    if after is not None:
-        lines.append(
-            Cell(f"{gpu_names(message.get('gpus') or ())} free after {after:.1f} s", "good")
-        )
-    for holder in message.get("gpu_holders") or ():
-        words = (
-            holder
-            if isinstance(holder, str)
-            else ", ".join(f"{key} {value}" for key, value in holder.items())
-        )
-        lines.append(Cell(text.harmless(f"held by {words}"), "bad"))
+    lines += [
+        Cell(f"still there: {_program(one)}", "bad") for one in message.get("remaining") or ()
+    ]
+    after, holders = message.get("gpus_free_after_s"), message.get("gpu_holders") or ()
+    lines += [Cell(f"GPU memory is still held by {_program(one)}", "bad") for one in holders]
+    if after is not None and not holders:
+        names = gpu_names(message.get("gpus") or ())
+        lines.append(Cell(f"{names} free after {after:.1f} s", "good"))
     return lines
 
 
@@ -104,3 +98,11 @@ def gpu_names(indexes: Sequence[int]) -> str:
             parts.append([index])
     told = ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
     return f"GPU{'' if len(indexes) == 1 else 's'} {told}" if told else "the GPUs are"
+
+
+def _program(one: object) -> str:
+    if not isinstance(one, Mapping):
+        return f"process {one}"
+    said = [f"{key} {one[key]}" for key in ("gpu", "pid") if one.get(key) is not None]
+    said += [str(one[key]) for key in ("run", "container", "command") if one.get(key)]
+    return text.harmless(" ".join(said))

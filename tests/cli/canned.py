@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.api.location import Location, write_note
 from orchestrator.api.messages import DaemonView, Snapshot
-from orchestrator.api.server import LogRange, Server
+from orchestrator.api.server import Archive, LogRange, Server
 from orchestrator.core.errors import NoSuchRun, OrchError
 
 STARTED = float(int(time.time()) - 10.5 * 86_400)
@@ -299,6 +299,10 @@ class CannedBackend:
         chunk = LOG[offset : offset + min(20, int(query["size"]))]
         return LogRange(attempt=1, offset=offset, size=len(LOG), chunk=chunk)
 
+    async def archive(self, words: str) -> Archive:
+        self._note("archive", words, {})
+        return Archive(facts={"name": "../x.tar.gz", "files": ["run.json"]}, content=b"gz")
+
     async def stream(
         self, what: str, words: str, body: Mapping[str, Any]
     ) -> AsyncIterator[dict[str, Any]]:
@@ -323,9 +327,9 @@ class CannedBackend:
 class CannedDaemon:
     """Serves a CannedBackend from a thread; a context."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, backend: CannedBackend | None = None) -> None:
         self.location = location
-        self.backend = CannedBackend(location)
+        self.backend = backend or CannedBackend(location)
         self._loop = asyncio.new_event_loop()
         self._server = Server(self.backend)
         self._thread = threading.Thread(target=self._loop.run_forever)

@@ -44,7 +44,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str) ->
     """Wait until it holds; fail with `what` after a generous while."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: never came"
+        assert time.monotonic() < deadline, f"{what}: never came\n{screen_text(pilot)}"
         await pilot.pause()
         await asyncio.sleep(0.01)
 

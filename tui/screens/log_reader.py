@@ -35,7 +35,7 @@ class LogReader:
         """Fetch what the view wants; `look`: also see whether the log has grown."""
         if not self._fetching:
             self._fetching = True
-            self._screen.run_worker(self._fetch(look=look), group="log", exit_on_error=False)
+            self._screen.run_worker(self._fetch(look=look), group="log")
 
     async def _fetch(self, *, look: bool) -> None:
         reading = self._view.reading
@@ -58,10 +58,11 @@ class LogReader:
             self._view.empty = str(error)
             self._view.changed()
             return False
-        if reading.window.attempt != attempt or not reading.take(want, part):
-            return False
+        if reading.window.attempt != attempt:
+            return True
+        went_on = reading.take(want, part)
         self._view.changed()
-        return bool(part.content)
+        return went_on
 
     def _range(self) -> Callable[[int, int], bytes]:
         """Blocking reads of the attempt that is shown now."""
@@ -100,9 +101,7 @@ class LogReader:
         else:
             start = line.offset if line is not None and not reading.following else place
             steps = up(view.pattern, self._range(), start)
-        self._searching = self._screen.run_worker(
-            self._search(steps, way), group="search", exit_on_error=False
-        )
+        self._searching = self._screen.run_worker(self._search(steps, way), group="search")
 
     async def _search(self, steps: Iterator[Progress], way: int) -> None:
         view = self._view

@@ -6,7 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
+from textual.widgets import Footer, Input
 
 from tui import keys
 from tui.fleet import Sight
@@ -72,6 +72,8 @@ class Page(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that do nothing now are not in the footer."""
         key = keys.of_action(self.PLACE, action, parameters)
+        if key is not None and key.types and isinstance(self.focused, Input):
+            return False  # it is a letter now
         return key is None or self.why_not(key) is None
 
     def on_key(self, event: events.Key) -> None:

@@ -262,7 +262,7 @@ class RunScreen(Page):
         plots.display = not plots.display
         self._fetch_metrics()
 
-    @work(group="metrics", exclusive=True, exit_on_error=False)
+    @work(group="metrics", exclusive=True)
     async def _fetch_metrics(self) -> None:
         """Ask for the steps since the last that are known, while the plots are shown."""
         plots = self.query_one(Plots)

@@ -30,7 +30,8 @@ class Prompt(Input):
     def ask(self) -> None:
         """Show the line and take the keys."""
         self.display = True
-        self.focus()
+        # At once, not in the next round: what was typed ahead belongs here.
+        self.screen.set_focus(self)
         self.select_all()
 
     def action_drop(self) -> None:
