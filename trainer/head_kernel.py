@@ -44,9 +44,9 @@ def _statistics(  # type: ignore[no-untyped-def]  # the kernel's arguments have 
 def _slope(  # type: ignore[no-untyped-def]  # the kernel's arguments have triton's own types
     logits, norm, label, weight, vocab: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(1).to(tl.int64)
+    row = tl.program_id(0).to(tl.int64)
     logits += row * vocab
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(logits + at, mask=at < vocab, other=0.0).to(tl.float32)
     share = tl.exp(x - tl.load(norm + row))
     wrong = tl.where(at == tl.load(label + row), share - 1.0, share)
@@ -71,7 +71,7 @@ def slope(logits_RV: Tensor, norm_R: Tensor, label_R: Tensor, weight_R: Tensor) 
     """The loss's gradient by the logits, written over them."""
     rows, vocab = logits_RV.shape
     assert logits_RV.is_contiguous()
-    _slope[(triton.cdiv(vocab, BLOCK), rows)](
+    _slope[(rows, triton.cdiv(vocab, BLOCK))](
         logits_RV, norm_R, label_R, weight_R, vocab=vocab, BLOCK=BLOCK, num_warps=8
     )
     return logits_RV
