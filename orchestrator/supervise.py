@@ -186,6 +186,7 @@ class Supervisor:
                 unresolved=await self._stages.store.incidents.unresolved_of_job(self.job.name),
             )
         )
+                raw=event.record.raw if isinstance(event, Exited) else None,
 
     async def _earlier(self, fingerprint: str | None, family: str | None) -> str | None:
         if not fingerprint:

@@ -16,9 +16,9 @@ from orchestrator.core.adhoc import LOCAL, find_target
 from orchestrator.core.command import Command
 from orchestrator.core.errors import UsageError
 from orchestrator.core.inventory import parse_inventory
-from orchestrator.core.starter import Found, starter, target_name
 from orchestrator.core.model import Target
 from orchestrator.core.parse.survey import SCRIPT, Survey, parse_survey
+from orchestrator.core.starter import Found, starter, target_name
 from orchestrator.transport.base import Transport
 
 HERE = "on this machine"

@@ -5,8 +5,9 @@ import shutil
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.core.errors import Check, TargetError
-from orchestrator.core.model import Target
+from orchestrator.core.errors import Check
+from orchestrator.daemon.doctor_targets import ssh_checks, target_checks
+from orchestrator.daemon.machine_checks import machine_checks
 from orchestrator.daemon.parts import Parts
 
 FREE_BYTES = 1024**3
@@ -16,8 +17,11 @@ async def doctor(parts: Parts) -> dict[str, Any]:
     """GET /v1/doctor."""
     checks = [_inventory(parts), _disk(parts), *_secrets(parts), *await _sinks(parts)]
     targets = sorted(parts.inventory.targets.values(), key=lambda target: target.name)
-    looked = await asyncio.gather(*(_target(parts, target) for target in targets))
+    looked = await asyncio.gather(
+        ssh_checks(parts), *(target_checks(parts, target) for target in targets)
+    )
     checks += [check for found in looked for check in found]
+    checks += machine_checks(parts)
     return {"checks": [asdict(check) for check in checks]}
 
 
@@ -70,33 +74,3 @@ async def _sinks(parts: Parts) -> list[Check]:
         )
         for sink in await parts.outbox.status()
     ]
-
-
-async def _target(parts: Parts, target: Target) -> list[Check]:
-    link = parts.fleet.link(target)
-    try:
-        sessions = await link.call("sessions", socket=target.tmux_socket, timeout_s=20.0)
-    except TargetError as error:
-        return [
-            Check(
-                name=f"target {target.name}", ok=False, text=str(error.message), remedy=error.remedy
-            )
-        ]
-    hello = link.hello or {}
-    checks = [
-        Check(
-            name=f"target {target.name}",
-            ok=True,
-            text=f"Python {hello.get('python')}, {len(sessions['sessions'])} tmux sessions",
-        )
-    ]
-    tmux = hello.get("tmux")
-    checks.append(
-        Check(
-            name=f"tmux on {target.name}",
-            ok=bool(tmux),
-            text=f"tmux {tmux}" if tmux else "there is no tmux",
-            remedy=None if tmux else "Install it there (apt-get install tmux).",
-        )
-    )
-    return checks

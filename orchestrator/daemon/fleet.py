@@ -162,6 +162,7 @@ class Fleet:
             seen.target,
             link=seen.link.state,
             seen_at=seen.link.seen_at,
+            watched=seen.link.watched,
             error=str(problem) if problem else (gpus.error if gpus else None),
             gpus=gpus.samples if gpus else (),
             gpu_source=(gpus.source or None) if gpus else None,

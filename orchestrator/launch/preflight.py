@@ -30,7 +30,7 @@ async def preflight(
         "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now)
     )
     checks = tuple(Check(**item) for item in answer["checks"])
-    return (*checks, *_packages(job.preflight.packages, answer["versions"]))
+    return (*checks, *package_checks(job.preflight.packages, answer["versions"]))
 
 
 def require(checks: tuple[Check, ...]) -> None:
@@ -75,7 +75,9 @@ def _wanted(job: Job, run: Run, release: Release | None, now: float) -> dict[str
     }
 
 
-def _packages(wanted: Mapping[str, str], versions: Mapping[str, str | None]) -> tuple[Check, ...]:
+def package_checks(
+    wanted: Mapping[str, str], versions: Mapping[str, str | None]
+) -> tuple[Check, ...]:
     """One check for each constraint; none where the interpreter itself could not be asked."""
     return tuple(
         _package(name, wanted[name], versions[name]) for name in wanted if name in versions

@@ -14,10 +14,11 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.core.model import LinkState, Target
-from orchestrator.link.boot import boot
+from orchestrator.link.boot import NoPython, boot
 from orchestrator.link.feeds import Feed, Watch
 from orchestrator.link.package import ProbePackage, probe_package
 from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
+from orchestrator.link.shell_probe import SHELL, ShellProbe, start_shell
 from orchestrator.probe.frames import Frame
 from orchestrator.transport.base import Transport
 
@@ -29,6 +30,7 @@ _STEADY_S = 10.0
 logger = logging.getLogger(__name__)
 
 StateReader = Callable[[LinkState], None]
+Life = ProbeChannel | ShellProbe
 
 
 class Link:
@@ -53,7 +55,7 @@ class Link:
         """Why the link is unreachable; None while it is not, and before the first attempt."""
         self._transport, self._clock, self._key = transport, clock, key
         self._package = package
-        self._probe: ProbeChannel | None = None
+        self._probe: Life | None = None
         self._seen_at: float | None = None
         self._hello: Frame | None = None
         self._generation = 0
@@ -108,6 +110,11 @@ class Link:
         """The newest probe's first frame; None where there was none yet."""
         return self._hello
 
+    @property
+    def watched(self) -> str:
+        """`probe`, or `shell` where the target has no Python for one."""
+        return SHELL if (self._hello or {}).get("probe") == SHELL else "probe"
+
     def on_state(self, reader: StateReader) -> Callable[[], None]:
         """Call `reader` with every new state, until the result is called."""
         self._readers.append(reader)
@@ -116,16 +123,22 @@ class Link:
     # --- what the probe is asked -----------------------------------------------------------------
 
     async def call(
-        self, op: str, *, timeout_s: float = 30.0, on_progress: Progress | None = None, **args: Any
+        self,
+        op: str,
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Progress | None = None,
+        raw: bytes | None = None,
+        **args: Any,
     ) -> Any:
         """Ask for one op of frames.py and give back its value.
 
-        Where the link is down it is tried once more first. CallFailed where the op failed
+        `raw` are bytes that the op gets as `data`. Where the link is down it is tried once more first. CallFailed where the op failed
         there; otherwise another TargetError, and it may have happened all the same.
         """
         self.poke()
         probe = await self._probe_within(op, timeout_s)
-        return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, **args)
+        return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, raw=raw, **args)
 
     async def keep(self, op: str, **args: Any) -> Any:
         """As `call`, and once more on every new probe: for `gpus` with its interval.
@@ -137,7 +150,7 @@ class Link:
         probe = await self._probe_within(op, 30.0)
         return await probe.call(op, **args)
 
-    async def _probe_within(self, op: str, timeout_s: float) -> ProbeChannel:
+    async def _probe_within(self, op: str, timeout_s: float) -> Life:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._connected()
@@ -219,7 +232,7 @@ class Link:
 
     # --- the keeper ------------------------------------------------------------------------------
 
-    async def _connected(self) -> ProbeChannel:
+    async def _connected(self) -> Life:
         """The live probe, or that of the attempt that is being made; else why there is none."""
         if self._keeper is None:
             raise Unreachable(f"{self.target.name}: the link is closed.", target=self.target.name)
@@ -249,7 +262,7 @@ class Link:
     async def _one_life(self) -> TargetError:
         """Start a probe and live with it; what ended it, or kept it from starting."""
         try:
-            probe = await self._boot(self._key, self._on_frame, bulk=False)
+            probe = await self._begin_life()
         except TargetError as exc:
             return exc
         living = asyncio.create_task(probe.live(), name=f"probe {self.target.name}")
@@ -267,6 +280,13 @@ class Link:
             living.cancel()
             await asyncio.gather(living, return_exceptions=True)
 
+    async def _begin_life(self) -> Life:
+        try:
+            return await self._boot(self._key, self._on_frame, bulk=False)
+        except NoPython as exc:
+            logger.info("link.plain_shell", extra={"target": self.target.name, "why": str(exc)})
+            return await start_shell(self.target, self._transport, self._clock, self._on_frame)
+
     async def _boot(
         self, key: str, on_frame: Callable[[Frame], None], *, bulk: bool
     ) -> ProbeChannel:
@@ -281,7 +301,7 @@ class Link:
         )
         return ProbeChannel(self.target.name, booted, self._clock, on_frame)
 
-    async def _tell_again(self, probe: ProbeChannel) -> None:
+    async def _tell_again(self, probe: Life) -> None:
         """Bring a new probe to where the last one was."""
         try:
             for watch in list(self._watches.values()):
@@ -341,5 +361,5 @@ class Link:
         self._settled.set()
 
 
-def _state_of(probe: ProbeChannel) -> LinkState:
+def _state_of(probe: Life) -> LinkState:
     return LinkState.DEGRADED if probe.late else LinkState.CONNECTED

@@ -92,11 +92,17 @@ class ProbeChannel:
         return problem
 
     async def call(
-        self, op: str, *, timeout_s: float = 30.0, on_progress: Progress | None = None, **args: Any
+        self,
+        op: str,
+        *,
+        timeout_s: float = 30.0,
+        on_progress: Progress | None = None,
+        raw: bytes | None = None,
+        **args: Any,
     ) -> Any:
         """Ask the probe for one op of frames.py and give back its value.
 
-        `timeout_s` counts from the call or from its newest progress. CallFailed where the op
+        `raw` are bytes that the op gets as `data`, of one frame's size or less. `timeout_s` counts from the call or from its newest progress. CallFailed where the op
         failed there; Unreachable where no answer came: it may have happened all the same.
         """
         number = next(self._ids)
@@ -106,7 +112,7 @@ class ProbeChannel:
                 self._pending[number] = _Pending(op, answer, deadline, timeout_s, on_progress)
                 if self._over:
                     raise self._lost("is gone")
-                await self.send({"kind": "call", "id": number, "op": op, "args": args})
+                await self.send({"kind": "call", "id": number, "op": op, "args": args}, raw)
                 return await answer
         except TimeoutError as exc:
             raise self._lost(f"gave no answer to `{op}` within {timeout_s:g} s") from exc
@@ -115,18 +121,22 @@ class ProbeChannel:
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # asyncio complains of one that nobody looked at
 
-    async def send(self, frame: Frame) -> None:
-        """Write one frame; Unreachable where the far side does not take it in time.
+    async def send(self, frame: Frame, raw: bytes | None = None) -> None:
+        """Write one frame, and `raw` behind it; Unreachable where it is not taken in time.
 
-        ValueError where it is larger than a frame may be.
+        ValueError where one of them is larger than a frame may be.
         """
-        line = encode(frame)
-        if len(line) > MAX_FRAME_BYTES:
-            raise ValueError(f"a frame of {len(line)} bytes; at most {MAX_FRAME_BYTES}")
+        behind = b"" if raw is None else raw
+        line = encode(frame if raw is None else {**frame, "raw": len(raw)})
+        size = len(line) + len(behind)
+        if max(len(line), len(behind)) > MAX_FRAME_BYTES:
+            raise ValueError(f"a frame of {size} bytes; at most {MAX_FRAME_BYTES}")
         try:
-            async with asyncio.timeout(_WRITE_WITHIN_S + len(line) / _SLOWEST_BYTES_PER_S):
+            async with asyncio.timeout(_WRITE_WITHIN_S + size / _SLOWEST_BYTES_PER_S):
                 async with self._writing:
                     await self._channel.write(line)
+                    if behind:
+                        await self._channel.write(behind)
         except TimeoutError as exc:
             self.drop(self._lost("takes no more bytes"))
             raise self._lost("takes no more bytes") from exc

@@ -171,7 +171,8 @@ class Desk:
             self._act(ActionKind.RELAUNCH, attempt=self._run.attempt + 1, at=choice.at)
             outlook = f"Restarting, {choice.reason}."
         else:
-            gone = attempt is None or (attempt.exit_code is None and attempt.signal is None)
+            silent = attempt is None or (attempt.exit_code is None and attempt.signal is None)
+            gone = silent and event.raw is None
             self._end(RunState.LOST if gone else RunState.FAILED)
             wanted = bool(self._policy.job.restart.on)
             outlook = f"Not restarted: {choice.reason}." if wanted else ""

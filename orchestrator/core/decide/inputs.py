@@ -83,6 +83,8 @@ class VerdictReached:
     same_as: str | None = None
     unresolved: tuple[Incident, ...] = ()
     """`store.incidents.unresolved_of_job(job)`: what a run that finishes resolves."""
+    raw: int | None = None
+    """A shell's word for the end, where it was a code or a signal and nobody can tell which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
