@@ -48,7 +48,7 @@ _RESTART = re.compile(
 _HANDLED = re.compile(
     r"\b(?:re-?try(?:ing)?|retries|will (?:re)?try|fall(?:ing|s|en)?[ -]?back|fallback|skip(?:ping|ped|s)?|ignor(?:e|ing|ed)|recover(?:ed|ing|y)?"
     r"|continu(?:e|es|ing|ed)|reduc(?:e|ing|ed) (?:the )?(?:batch|micro)|halv(?:e|ing|ed)|lower(?:ing|ed) (?:the )?batch|trying (?:again|batch|with|the next|next)|non-?fatal|not fatal|handled|swallow(?:ed|ing)"
-    r"|caught|disabl(?:ed|ing)|using (?:eager|the previous|previous|default|cpu|slow)|as expected|expected failure|xfail|simulated|injected|dropp(?:ed|ing)|suppress(?:ed|ing)|next candidate|too big|too large, |does not fit)\b",
+    r"|caught(?! in function)|disabl(?:ed|ing)|using (?:eager|the previous|previous|default|cpu|slow)|as expected|expected failure|xfail|simulated|injected|dropp(?:ed|ing)|suppress(?:ed|ing)|next candidate|too big|too large, |does not fit)\b",
     re.IGNORECASE,
 )
 _FAILED = re.compile(

@@ -166,7 +166,7 @@ class Classifier:
             in_app_frame=own,
             severity=known.severity,
             transient=known.transient,
-            family=known.family or known.id,
+            family=known.family,
             fingerprint=fingerprint(
                 signature=known.id, exception=meant.ended, frame=frame, in_app_frame=own, text=text
             ),
@@ -218,7 +218,7 @@ class Classifier:
                     rank=_first_of(line.prefix.rank, _named_rank(line.rest)),
                     severity=item.severity,
                     transient=item.transient,
-                    family=item.family or item.id,
+                    family=item.family,
                     fingerprint=fingerprint(
                         signature=item.id,
                         exception=None,

@@ -146,7 +146,7 @@ class _Court:
             text=last.text,
             severity=known.severity,
             transient=known.transient,
-            family=known.id,
+            family=known.family,
             fingerprint=fingerprint(
                 signature=known.id, exception=None, frame=None, in_app_frame=None, text=last.text
             ),
@@ -187,7 +187,7 @@ class _Court:
             text=last.text if last else how,
             severity=known.severity,
             transient=known.transient,
-            family=known.family or known.id,
+            family=known.family,
             title=known.title,
             ends="process",
             last_line=last.number if last else 0,
@@ -209,7 +209,7 @@ class _Court:
                 text=event.text,
                 severity=known.severity,
                 transient=known.transient,
-                family="host_oom",
+                family=known.family,
                 title=known.title,
                 ends="process",
             )
@@ -230,6 +230,10 @@ class _Court:
         near = self._life.near(last, NEAR_LINES)
         if Sign.HANDLED in near or Sign.RESTART in near:
             return alive > 0 or not self._dies_later(item)
+        if item.finding.signature == "interrupted":
+            # Saving a last checkpoint is no end of the work; a signal behind that end is none either.
+            ended = self._life.count(Sign.DONE, 0) > self._life.count(Sign.DONE, item.finding.line)
+            return ended or self._life.count(Sign.PROGRESS, last) > 1
         if item.level and any(is_handled(text) for text in item.before[-1:]):
             return True
         if item.quoted and alive:

@@ -59,7 +59,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"(?:GPU|device) (?:has )?fallen off the bus",
             r"GPU is lost",
             r"[Nn]o CUDA-capable device is detected.{0,80}(?:lost|bus)",
-            r"CUDA error: all CUDA-capable devices are busy",
+            r"CUDA error: (?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy",
             r"CUDA error: device not ready",
         ),
         lines=(
@@ -151,6 +151,9 @@ SIGNATURES: tuple[Signature, ...] = (
             r"system not yet initialized",
             r"CUDA error: invalid device ordinal",
             r"NVML Shared Library Not Found",
+            r"CUDA driver initialization failed",
+            r"Unexpected error from cudaGetDeviceCount",
+            r"couldn't communicate with the NVIDIA driver",
             r"Attempting to deserialize object on (?:a )?CUDA device",
             r"CUDA error: (?:the provided PTX was compiled with an unsupported toolchain|device kernel image is invalid)",
             r"libcuda\.so(?:\.1)?: cannot open shared object file",

@@ -97,6 +97,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"[Dd]etected \d+ oom[-_]kill event",
             r"(?:step|task|job).{0,60}(?:OUT_OF_MEMORY|Out Of Memory)",
             r"OOMKilled",
+            r"^make: \*\*\* .{0,200} Error 137$",
             r"Exceeded (?:job|step) memory limit",
             r"^\S{0,80}(?:: line \d+: +\d+)? ?Killed(?: +\S.*)?$",
             r"^(?:\[\d+\]\+? +)?(?:\d+ )?Killed\b",

@@ -108,6 +108,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"(?:[Cc]aught|[Gg]ot|[Hh]andling) (?:SIGTERM|SIGINT|signal (?:15|2|SIGTERM|SIGINT))\b",
             r"^\^C",
             r"Interrupted by user",
+            r"^timeout: sending signal (?:TERM|INT|HUP)",
         ),
         ends="process",
     ),
