@@ -188,6 +188,9 @@ class _Court:
             severity=known.severity,
             transient=known.transient,
             family=known.family,
+            fingerprint=fingerprint(
+                signature=signature, exception=None, frame=None, in_app_frame=None, text=how
+            ),
             title=known.title,
             ends="process",
             last_line=last.number if last else 0,
@@ -210,6 +213,13 @@ class _Court:
                 severity=known.severity,
                 transient=known.transient,
                 family=known.family,
+                fingerprint=fingerprint(
+                    signature="host_oom",
+                    exception=None,
+                    frame=None,
+                    in_app_frame=None,
+                    text="kernel",
+                ),
                 title=known.title,
                 ends="process",
             )

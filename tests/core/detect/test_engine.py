@@ -78,6 +78,10 @@ def test_end_without_any_text_is_told_from_the_record(
     verdict = diagnose([b"step 1 loss 2.0\n"], exit_record=record(code, signal))
     assert (verdict.verdict, verdict.signature) == (outcome, signature)
     assert "only the" in verdict.certainty_reason
+    assert (
+        verdict.fingerprint == diagnose([b"other\n"], exit_record=record(code, signal)).fingerprint
+    )
+    assert verdict.fingerprint is not None
 
 
 def test_kernel_line_proves_an_oom_kill() -> None:
