@@ -15,7 +15,7 @@ RANGE_BYTES = 4 * 1024 * 1024
 MAX_CARRY_BYTES = 1024 * 1024
 """A line longer than this is searched in pieces."""
 
-_SHOWN_OTHERWISE = re.compile(rb"[\x1b\r\t]")
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 ReadRange = Callable[[int, int], bytes]
 """(offset, size) -> bytes: fewer where it pleases the daemon, none at the end."""
@@ -40,9 +40,7 @@ class Progress:
 
 def matches(pattern: re.Pattern[str], content: bytes, offset: int) -> list[int]:
     """Offsets of the lines of whole lines that match, as they are shown."""
-    plain = content.isascii() and not _SHOWN_OTHERWISE.search(content)
-    quick = re.compile(pattern.pattern.encode(), pattern.flags & re.IGNORECASE | re.MULTILINE)
-    if plain and pattern.pattern.isascii() and quick.search(content) is None:
+    if not _may_match(pattern, content):
         return []
     found, at = [], offset
     for raw in content.split(b"\n"):
@@ -50,6 +48,22 @@ def matches(pattern: re.Pattern[str], content: bytes, offset: int) -> list[int]:
             found.append(at)
         at += len(raw) + 1
     return found
+
+
+def _may_match(pattern: re.Pattern[str], content: bytes) -> bool:
+    """Whether a line may match: a look at the raw bytes, which is a hundred times quicker.
+
+    False only where the bytes are shown as they are, so that the look is as good as the search.
+    """
+    words = pattern.pattern
+    if not (words.isascii() and content.isascii()) or any(mark in content for mark in b"\x1b\r\t"):
+        return True
+    ignores_case = bool(pattern.flags & re.IGNORECASE)
+    if not _SPECIAL.search(words):
+        whole = content.lower() if ignores_case else content
+        return (words.lower() if ignores_case else words).encode() in whole
+    flags = re.MULTILINE | (re.IGNORECASE if ignores_case else 0)
+    return re.search(words.encode(), content, flags) is not None
 
 
 def down(pattern: re.Pattern[str], read: ReadRange, start: int) -> Iterator[Progress]:
