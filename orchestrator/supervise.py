@@ -184,9 +184,9 @@ class Supervisor:
                 verdict=verdict,
                 same_as=await self._earlier(verdict.fingerprint, verdict.family),
                 unresolved=await self._stages.store.incidents.unresolved_of_job(self.job.name),
+                raw=event.record.raw if isinstance(event, Exited) else None,
             )
         )
-                raw=event.record.raw if isinstance(event, Exited) else None,
 
     async def _earlier(self, fingerprint: str | None, family: str | None) -> str | None:
         if not fingerprint:
