@@ -75,7 +75,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 def children_s() -> float:
-    """CPU seconds of the programs started from here: a machine shared with others skews the clock."""
+    """CPU seconds of the programs started from here; others on the machine skew the clock."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -30,7 +30,7 @@ FLOOD_NOTES = 1000
 """Bytes read line by line, or findings made, after which a dense log is sampled."""
 FLOOD_SLAB_BYTES = 4 << 20
 FLOOD_PART_BYTES = 4 << 10
-"""What is read of a slab's beginning, and of its end, in a flood."""
+"""What is read of a slab's end in a flood; of its beginning an eighth of it."""
 KEEP_SIGHTINGS = 400
 KEEP_LINES = 3000
 
@@ -117,9 +117,9 @@ class Engine:
 
     def _slab(self, data: bytes) -> list[Finding]:
         """Reads whole lines; of a slab in a flood of stacks only the beginning and the end."""
-        if not self._flooded or len(data) < 4 * FLOOD_PART_BYTES:
+        if not self._flooded or len(data) < SLAB_BYTES:
             return self._stretch(data)
-        first = data.find(b"\n", FLOOD_PART_BYTES) + 1 or len(data)
+        first = data.find(b"\n", FLOOD_PART_BYTES // 8) + 1 or len(data)
         last = max(first, data.rfind(b"\n", first, len(data) - FLOOD_PART_BYTES) + 1)
         found = self._stretch(data[:first])
         for line in self._unwrapper.flush():
