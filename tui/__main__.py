@@ -11,6 +11,8 @@ from orchestrator.core.errors import OrchError
 from tui.options import Options
 from tui.source import LiveSource, Source
 
+WEB_PORT = 8674
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the dashboard and return its exit code."""
@@ -20,7 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OrchError as error:
         sys.stderr.write(f"orch: {error}\n")
         return error.exit_code
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if options.web is not None:
+        from tui.web import serve
+
+        return serve(_same(options), options.web)
+    # textual-serve has a driver of its own, and no terminal.
+    if "TEXTUAL_DRIVER" not in os.environ and not (sys.stdin.isatty() and sys.stdout.isatty()):
         sys.stderr.write("orch: the dashboard needs a terminal. `orch status` needs none.\n")
         return 2
     # Textual takes a third of the time to the first screen, so it comes once the words are right.
@@ -44,7 +51,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--read-only", action="store_true", help="refuse whatever changes something"
     )
+    parser.add_argument(
+        "--web",
+        metavar="PORT",
+        type=int,
+        nargs="?",
+        const=WEB_PORT,
+        help=f"serve it to a browser on this machine (port {WEB_PORT} unless given)",
+    )
     return parser
+
+
+def _same(options: argparse.Namespace) -> list[str]:
+    """The words that open the same dashboard, without the web."""
+    words = ["--read-only"] if options.read_only else []
+    for name in ("config", "replay"):
+        if said := getattr(options, name):
+            words += [f"--{name}", str(said)]
+    return words
 
 
 def _source(options: argparse.Namespace) -> tuple[Source, str, tuple[str, ...]]:
