@@ -32,6 +32,9 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          stream: suspects{releases, next}, repeat's, judged{release, bad, RATE},
                                          found{release, good, bad}
     POST /v1/rollback {job, release}     {"job", "current"}
+    POST /v1/prune {dry_run, run_age_s}  {dry_run, targets: [{job, target, releases: [digest], runs: [{name, bytes}],
+                                         error}], logs: [run], log_bytes, rows, code: [digest]}
+    POST /v1/adopt {target, what, take_pipe, why}    stream: adopting{pid, command}, stored{run}
     GET  /v1/releases?job=JOB            {"releases": [...]}
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView

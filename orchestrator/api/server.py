@@ -162,6 +162,7 @@ class Server:
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
         for what in ("metrics", "wait", "gpus", "diff"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
+        router.add_post("/v1/adopt", self._post_stream("adopt"))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))

@@ -23,6 +23,7 @@
     there.py       exec
     copying.py     cp
     forward.py     forward
+    adopt.py       adopt
     init.py        init
     trust.py       trust
     targets.py     TARGET and HOST -> the inventory's, or ad hoc

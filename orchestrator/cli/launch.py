@@ -18,7 +18,11 @@ from orchestrator.core.errors import DaemonError
 def run(options: argparse.Namespace) -> int:
     """Launch a job and follow it; the exit code is the run's: 0, 100, or 103."""
     client = connect(options)
-    launched = _launch(client, options)
+    return followed(client, _launch(client, options), options)
+
+
+def followed(client: Client, launched: dict[str, Any], options: argparse.Namespace) -> int:
+    """A run that is on its way, to its end; with --detach just its id."""
     if options.detach:
         if options.json:
             output.print_json({"run": launched["id"]})

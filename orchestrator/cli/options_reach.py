@@ -33,6 +33,21 @@ def _trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _adopt(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
+    parser.add_argument(
+        "what", metavar="SESSION", help="a tmux session, SESSION:WINDOW.PANE, or a PID"
+    )
+    parser.add_argument(
+        "--take-pipe",
+        action="store_true",
+        help="end the pipe that the pane has, and take its place",
+    )
+    parser.add_argument("-m", "--message", metavar="WHY", default="", help="what it is")
+    parser.add_argument("--detach", action="store_true", help="return once it is adopted")
+    add_json(parser)
+
+
 def _cp(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="FROM", help="a path here, or TARGET:PATH")
     parser.add_argument("to", metavar="TO", help="a path here, or TARGET:PATH")
@@ -63,6 +78,7 @@ def _init(parser: argparse.ArgumentParser) -> None:
 REACH: dict[str, Command] = {
     "attach": Command("enter", "attach", "land in a run's tmux session", _attach),
     "exec": Command("there", "run_there", "a command on a target", _exec, takes_rest=True),
+    "adopt": Command("adopt", "adopt", "follow what somebody else started", _adopt),
     "cp": Command("copying", "cp", "copy files from or to a target; resumes", _cp),
     "forward": Command("forward", "forward", "a port of a run's target, here", _forward),
     "init": Command("init", "init", "look around and write an inventory", _init),

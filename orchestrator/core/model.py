@@ -142,6 +142,15 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What somebody else started, to be followed and never launched."""
+
+    what: str
+    """A pane of tmux (`%3`), or a PID."""
+    take_pipe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What the inventory wants running."""
 
@@ -166,6 +175,8 @@ class Job:
     wheelhouse: str | None = None
     keep: int = 5
     """Releases that `prune` leaves."""
+    adopts: Adoption | None = None
+    """None, but where a run was adopted."""
 
     @property
     def target(self) -> Target:

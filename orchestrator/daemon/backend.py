@@ -8,6 +8,8 @@ from orchestrator.api import messages
 from orchestrator.api.server import LogRange, Message, Stream
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import (
+    adopting,
+    bundling,
     comparing,
     doctor,
     explaining,
@@ -49,6 +51,7 @@ _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
     ),
     "run": lambda parts, _, body: launching.run(parts, launching.RunRequest.of(body)),
     "repeat": lambda parts, _, body: trials.repeat(parts, body),
+    "adopt": lambda parts, _, body: adopting.adopt(parts, body),
     "bisect": lambda parts, _, body: trials.bisect(parts, body),
     "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
 }

@@ -19,7 +19,8 @@ from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Incident, Inventory, Job, Run
+from orchestrator.core.model import Incident, IncidentState, Inventory, Job, LinkState, Run
+from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
@@ -59,7 +60,7 @@ class Crew:
         for run in reversed(await self._store.runs.list(limit=SHOWN_RUNS)):
             await self._show(run.id)
         for run in await self._store.runs.list(live=True):
-            job = self._inventory().jobs.get(run.job)
+            job = await job_of(self._store, run, self._inventory())
             if job is None:
                 logger.error("run.jobless", extra={"run": run.id, "job": run.job})
                 continue
@@ -94,7 +95,7 @@ class Crew:
             member.tell(AckAsked(incident=incident.id))
             return
         view = await self._store.view(incident.run)
-        job = self._inventory().jobs.get(view.run.job)
+        job = await job_of(self._store, view.run, self._inventory())
         if job is None:
             raise UsageError(f"The job {view.run.job} is no longer in the inventory.")
         event = AckAsked(incident=incident.id)

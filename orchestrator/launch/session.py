@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from orchestrator.core.command import quote
 from orchestrator.core.errors import LaunchError
-from orchestrator.core.model import Job, Release, Run
+from orchestrator.core.model import Adoption, Job, Release, Run
 from orchestrator.link.probe_channel import CallFailed
 
 _LAUNCH_WITHIN_S = 60.0
@@ -83,6 +83,26 @@ async def launch(caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         answer: dict[str, Any] = await caller.call("launch", timeout_s=_LAUNCH_WITHIN_S, **spec)
+    except CallFailed as exc:
+        raise LaunchError(exc.message, remedy=exc.remedy) from exc
+    return answer
+
+
+async def adopt(caller: Caller, job: Job, run: Run, adoption: Adoption) -> dict[str, Any]:
+    """Follow what somebody else started as the run's attempt; the answer is that of `launch`."""
+    try:
+        answer: dict[str, Any] = await caller.call(
+            "adopt",
+            timeout_s=_LAUNCH_WITHIN_S,
+            run=run.id,
+            uid=run.uid,
+            attempt=run.attempt,
+            attempt_dir=attempt_dir(run),
+            session=run.session,
+            socket=job.target.tmux_socket,
+            what=adoption.what,
+            take_pipe=adoption.take_pipe,
+        )
     except CallFailed as exc:
         raise LaunchError(exc.message, remedy=exc.remedy) from exc
     return answer

@@ -1,4 +1,4 @@
-"""The two programs of the zipapp: `attempt DIR` (the relay) and `serve` (the probe itself).
+"""The programs of the zipapp: `attempt DIR` and `adopted DIR` (relays), `serve` (the probe).
 
 Owns the command line only. Each program is imported when it is asked for, so that the relay
 carries nothing of the probe.
@@ -6,7 +6,7 @@ carries nothing of the probe.
 
 import sys
 
-USAGE = "usage: probe.pyz attempt ATTEMPT_DIR | serve --generation N --key KEY"
+USAGE = "usage: probe.pyz attempt|adopted ATTEMPT_DIR | serve --generation N --key KEY"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,6 +17,10 @@ def main(argv: list[str] | None = None) -> int:
             from .attempt import main as attempt
 
             return attempt(directory)
+        case ["adopted", directory]:
+            from .adopted import main as adopted
+
+            return adopted(directory)
         case ["serve", "--generation", generation, "--key", key] if generation.isdigit():
             from .serve import main as serve
 

@@ -34,6 +34,8 @@ OP_MODULES = {
     "release_prune": "release",
     "environment": "environment",
     **dict.fromkeys(
+    "adopt_look": "adopting",
+    "adopt": "adopting",
         ("copy_look", "copy_tree", "copy_digest", "copy_write", "copy_commit", "copy_make"),
         "copying",
     ),

@@ -55,6 +55,9 @@ Ops of a call (args -> value)
     copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
     copy_digest {path, size, part} -> {sha256, missing}
+    adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
+             what: a session, SESSION:WINDOW.PANE, or a PID
+    adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
     copy_write  {path, offset, data, cut} -> {}      into the part beside the name
     copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
     copy_make   {path, kind, mode, to} -> {}         a folder or a link

@@ -13,6 +13,12 @@ GAPS_FILE = "gaps.jsonl"
 SPEC_FIFO = "spec"
 """One-shot, 0600: the way in which the environment, secrets included, reaches the relay."""
 
+ADOPTION_FILE = "adoption.json"
+"""What was adopted: the relay of an adoption begins with it."""
+
+SCROLLBACK_FILE = "scrollback"
+"""What tmux still had of a pane when it was adopted."""
+
 POKE_FIFO = "poke"
 """The relay writes a byte here after each write of its own."""
 

@@ -75,13 +75,16 @@ class Tmux:
 
     def sessions(self) -> list[Session]:
         """All sessions of the server; empty where none runs."""
+        return [self._settled(session) for session in parse_panes(self.panes(_FORMAT))]
+
+    def panes(self, form: str) -> list[str]:
+        """A line for each pane of the server; none where no server runs."""
         try:
-            lines = self.run("list-panes", "-a", "-F", _FORMAT)
+            return self.run("list-panes", "-a", "-F", form)
         except TmuxFailed as exc:
             if any(text in str(exc) for text in _NO_SERVER):
                 return []
             raise
-        return [self._settled(session) for session in parse_panes(lines)]
 
     @staticmethod
     def _settled(session: Session) -> Session:

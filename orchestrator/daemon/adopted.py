@@ -1,0 +1,51 @@
+"""The job of an adopted run: the inventory's where its session is that job's, else one of its own.
+
+Owns what is kept of an adoption, so that a daemon that starts anew finds the same job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.core.adhoc import find_target
+from orchestrator.core.model import Adoption, Inventory, Job, RestartPolicy, Run, Target
+from orchestrator.store.store import Store
+
+
+def job_for(said: Mapping[str, Any], inventory: Inventory, target: Target | None = None) -> Job:
+    """The job of an adoption; it is never relaunched: what started it is not known.
+
+    `said` has target, session, folder, what and take_pipe, as they are stored.
+    """
+    # The word was found good when it was adopted; its alias need not be looked up again.
+    target = target or find_target(said["target"], inventory, (said["target"],))
+    adopts = Adoption(what=said["what"], take_pipe=bool(said["take_pipe"]))
+    session = said["session"]
+    for job in inventory.jobs.values():
+        if job.session == session and target in job.targets:
+            return replace(job, adopts=adopts, restart=RestartPolicy(), targets=(target,))
+    return Job(
+        name=session,
+        targets=(target,),
+        command=("adopted",),
+        workdir=said["folder"],
+        session=session,
+        adopts=adopts,
+    )
+
+
+async def keep(store: Store, run: Run, said: Mapping[str, Any]) -> None:
+    """Remember what a run was adopted from."""
+    await store.values.set(_key(run), dict(said))
+
+
+async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
+    """The job of a stored run, adopted or not; None where the inventory no longer has it."""
+    said = await store.values.get(_key(run))
+    if said is not None:
+        return job_for(said, inventory)
+    return inventory.jobs.get(run.job)
+
+
+def _key(run: Run) -> str:
+    return f"adopted.{run.id}"
