@@ -153,7 +153,7 @@ class SinkView(TypedDict):
     name: str
     type: str
     state: str
-    """`ready`, `unset` or `disabled`."""
+    """`ready`, `unset`, `disabled` or `removed` (not in the inventory, and alerts wait for it)."""
     error: str | None
     pending: int
 

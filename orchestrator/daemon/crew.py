@@ -30,6 +30,7 @@ from orchestrator.supervise import Stages, Supervisor
 
 RESTART_AFTER_S = 5.0
 SHOWN_RUNS = 200
+DECIDED_WITHIN_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class Crew:
         member = self._members.get(incident.run)
         if member is not None and not member.view.run.state.ended:
             member.tell(AckAsked(incident=incident.id))
+            await self._until_known(member, incident.id)
             return
         view = await self._store.view(incident.run)
         job = await job_of(self._store, view.run, self._inventory())
@@ -101,6 +103,24 @@ class Crew:
         event = AckAsked(incident=incident.id)
         await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
         await self._show(incident.run)
+
+    async def _until_known(self, member: Supervisor, ident: str) -> None:
+        """Until the supervisor has decided on an acknowledgement, and its store has it."""
+        run = member.view.run.id
+        try:
+            async with asyncio.timeout(DECIDED_WITHIN_S):
+                while any(
+                    one.id == ident and one.state is IncidentState.OPEN
+                    for one in member.view.incidents
+                ):
+                    await self._bells[run].wait()
+        except TimeoutError:
+            logger.warning("acknowledgement.waits", extra={"run": run, "incident": ident})
+
+    def sees_all(self) -> bool:
+        """Whether the target of every live run can be seen now."""
+        targets = {member.view.run.target for member in self._members.values()}
+        return all(self._fleet.named(name)[0] is LinkState.CONNECTED for name in targets)
 
     async def settle(self, run: Run, within_s: float) -> None:
         """Wait, for a while, until nothing is done any more for a run that has ended."""

@@ -12,10 +12,11 @@ from orchestrator.clock import Clock
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
+from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
-from orchestrator.sinks.make import make_sinks
+from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
@@ -65,7 +66,8 @@ class Parts:
             fleet = Fleet(pool, clock, board, key=await _probe_key(store, clock))
             stack.push_async_callback(fleet.close)
             environment = Environment(os.environ, _env_file())
-            sinks = make_sinks(file.current().alerts.sinks, clock)
+            rack = Rack(clock)
+            sinks = rack.sinks(file.current().alerts.sinks)
             outbox = Outbox(store.deliveries, sinks, clock, environment.lookup)
             sending = asyncio.create_task(outbox.run(), name="outbox")
             stack.push_async_callback(_cancel, sending)
@@ -80,6 +82,17 @@ class Parts:
             )
             stack.push_async_callback(crew.close)
             fleet.follow(file.current())
+            duties = Duties(
+                clock=clock,
+                file=file,
+                store=store,
+                outbox=outbox,
+                rack=rack,
+                crew=crew,
+                environment=environment,
+                evidence=location.state_folder / EVIDENCE_FOLDER,
+            )
+            stack.push_async_callback(_cancel, asyncio.create_task(duties.run(), name="duties"))
             yield cls(
                 location=location,
                 file=file,

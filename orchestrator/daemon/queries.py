@@ -9,8 +9,8 @@ from typing import Any
 
 from orchestrator.api import messages
 from orchestrator.api.server import LogRange
-from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Run
+from orchestrator.core.errors import NoSuchRun, UsageError
+from orchestrator.core.model import Incident, Run, RunState
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.views import gpu_view, incident_view
 
@@ -52,14 +52,33 @@ async def incidents(parts: Parts, query: Mapping[str, str]) -> Message:
     found = await parts.store.incidents.list(
         run=run_id, unresolved=not (query.get("all") or run_id)
     )
-    views = [incident_view(one, await parts.store.runs.get(one.run)) for one in found]
-    return {"incidents": views}
+    return {"incidents": [await _incident_view(parts, one) for one in found]}
 
 
 async def incident(parts: Parts, words: str) -> Message:
     """GET /v1/incidents/INCIDENT."""
     found = await parts.store.incidents.find(words)
-    return dict(incident_view(found, await parts.store.runs.get(found.run)))
+    return dict(await _incident_view(parts, found))
+
+
+async def _incident_view(parts: Parts, found: Incident) -> messages.IncidentView:
+    """An incident may outlive its run, where a damaged database was rebuilt."""
+    try:
+        run = await parts.store.runs.get(found.run)
+    except NoSuchRun:
+        job, _, number = found.run.rpartition("-")
+        run = Run(
+            id=found.run,
+            uid="",
+            job=job,
+            target="",
+            number=int(number) if number.isdigit() else 0,
+            state=RunState.LOST,
+            attempt=found.attempt,
+            session="",
+            directory="",
+        )
+    return incident_view(found, run)
 
 
 async def gpus(parts: Parts, words: str) -> Message:

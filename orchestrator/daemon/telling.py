@@ -84,7 +84,8 @@ async def releases(parts: Parts, query: Mapping[str, str]) -> Message:
 
 async def alert_test(parts: Parts, sink: str | None) -> Message:
     """POST /v1/alert-test: one test alert to a sink, or to all."""
-    names = [sink] if sink else [status.name for status in await parts.outbox.status()]
+    known = [status.name for status in await parts.outbox.status() if status.state != "removed"]
+    names = [sink] if sink else known
     results = []
     for name in names:
         result = await parts.outbox.test(name)

@@ -1,7 +1,7 @@
 """Where alerts go: the outbox, and the sinks it feeds (webhook, apprise, command)."""
 
 from orchestrator.sinks.base import Message, Outcome, Queue, Result, Sink, SinkStatus
-from orchestrator.sinks.make import make_sinks
+from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 
-__all__ = ["Message", "Outbox", "Outcome", "Queue", "Result", "Sink", "SinkStatus", "make_sinks"]
+__all__ = ["Message", "Outbox", "Outcome", "Queue", "Rack", "Result", "Sink", "SinkStatus"]

@@ -114,7 +114,8 @@ class SinkStatus:
     name: str
     type: str
     state: str
-    """`ready`, `unset` (a variable has no value) or `disabled` (the receiver said 410)."""
+    """`ready`, `unset` (a variable has no value), `disabled` (the receiver said 410), `removed`
+    (not in the inventory any more, and alerts wait for it)."""
     missing: tuple[str, ...]
     """Names of the variables without a value."""
     error: str | None

@@ -23,8 +23,13 @@ class Heartbeat:
     """Beats while `healthy()` says so; a missed beat is a line in the log and nothing more."""
 
     def __init__(
-        self, url_env: str, clock: Clock, lookup: Lookup, healthy: Callable[[], bool]
+        self,
+        url_env: Callable[[], str | None],
+        clock: Clock,
+        lookup: Lookup,
+        healthy: Callable[[], bool],
     ) -> None:
+        """`url_env` says the name of the address' variable at the moment, None for no beats."""
         self._url_env = url_env
         self._clock = clock
         self._lookup = lookup
@@ -40,7 +45,7 @@ class Heartbeat:
                 await self._clock.sleep(EVERY_S)
 
     async def _beat(self, session: aiohttp.ClientSession) -> None:
-        url = checked_url(self._lookup(self._url_env) or "")
+        url = checked_url(self._lookup(self._url_env() or "") or "")
         if url is None:
             return
         try:

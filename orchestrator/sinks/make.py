@@ -8,9 +8,17 @@ from orchestrator.sinks.command import CommandSink
 from orchestrator.sinks.webhook import WebhookSink
 
 
-def make_sinks(specs: tuple[SinkSpec, ...], clock: Clock) -> tuple[Sink, ...]:
-    """One sink a spec; the inventory has refused unknown types already."""
-    return tuple(_make(spec, clock) for spec in specs)
+class Rack:
+    """Makes sinks, each once for as long as its spec stays as it is."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._made: dict[SinkSpec, Sink] = {}
+
+    def sinks(self, specs: tuple[SinkSpec, ...]) -> tuple[Sink, ...]:
+        """One sink a spec; the inventory has refused unknown types already."""
+        self._made = {spec: self._made.get(spec) or _make(spec, self._clock) for spec in specs}
+        return tuple(self._made.values())
 
 
 def _make(spec: SinkSpec, clock: Clock) -> Sink:

@@ -1,9 +1,10 @@
 """The outbox: takes deliveries from the durable queue to their sinks until they are taken.
 
-    outbox = Outbox(store.deliveries, make_sinks(inventory.alerts.sinks, clock), clock, lookup)
+    outbox = Outbox(store.deliveries, rack.sinks(inventory.alerts.sinks), clock, lookup)
     group.create_task(outbox.run())      it wakes by itself when something is enqueued
+    outbox.follow(sinks)                 after the inventory has changed
     outbox.poke()                        after values of variables have changed
-    await outbox.status()                ready | unset | disabled, last error, pending
+    await outbox.status()                ready | unset | disabled | removed, error, pending
     await outbox.test("ops")             one message now, past the queue
 
 At least once, each incident in order and on its own: first at once, again after 1 s, doubling to
@@ -13,10 +14,9 @@ is alerted, or keep an address.
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import StoreError, UsageError
@@ -31,6 +31,7 @@ from orchestrator.sinks.base import (
     SinkStatus,
     refused,
 )
+from orchestrator.sinks.lane import Lane
 from orchestrator.sinks.messages import message_of, test_message
 
 FIRST_RETRY_S = 1.0
@@ -44,30 +45,10 @@ DIGEST_ALERTS = 50
 LOOK_AGAIN_S = 60.0
 """Even without a wake: an unset sink's variables may have got values."""
 STORE_PAUSE_S = 1.0
+REMOVED = "no longer in the inventory: put it back, or what waits is forgotten after 30 days"
 MAX_WAIT_S = 3700.0
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Lane:
-    """What the outbox knows of one sink."""
-
-    sink: Sink
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    requests: int = 0
-    """Under way now."""
-    in_flight: set[str] = field(default_factory=set)
-    """Deliveries that these requests carry."""
-    sent_at: deque[float] = field(default_factory=deque)
-    """Monotonic times of messages within the window."""
-    digest_at: float = float("-inf")
-    paused_until: float = float("-inf")
-    """Monotonic; the receiver's Retry-After."""
-    gone: tuple[str | None, ...] | None = None
-    """The values of its variables when it answered 410; another value is another receiver."""
-    error: str | None = None
-    taken_at: float | None = None
 
 
 class Outbox:
@@ -77,8 +58,21 @@ class Outbox:
         self._queue = queue
         self._clock = clock
         self._lookup = lookup
-        self._lanes = {sink.name: _Lane(sink) for sink in sinks}
+        self._lanes = {sink.name: Lane(sink) for sink in sinks}
+        self._group: asyncio.TaskGroup | None = None
         queue.subscribe(self.poke)
+
+    def follow(self, sinks: tuple[Sink, ...]) -> None:
+        """These are the sinks from now on; the same object as before goes on undisturbed."""
+        before, self._lanes = self._lanes, {}
+        for sink in sinks:
+            lane = before.pop(sink.name, None)
+            if lane is not None and lane.sink is not sink:
+                lane = Lane(sink, after=self._retire(lane))
+            self._lanes[sink.name] = lane or Lane(sink)
+        for lane in before.values():
+            self._retire(lane)
+        self._serve_all()
 
     def poke(self) -> None:
         """Look at the queue now."""
@@ -89,27 +83,46 @@ class Outbox:
         """Deliver for ever; what is in flight at the end is sent again by the next daemon."""
         try:
             async with asyncio.TaskGroup() as group:
-                for lane in self._lanes.values():
-                    group.create_task(self._serve(lane, group))
+                self._group = group
+                self._serve_all()
+                await asyncio.Event().wait()
         finally:
+            self._group = None
             for lane in self._lanes.values():
                 await lane.sink.close()
 
     async def status(self) -> tuple[SinkStatus, ...]:
-        """How every sink does, in the inventory's order."""
+        """How every sink does, in the inventory's order; last what waits for a removed one."""
         counts = await self._queue.counts()
-        return tuple(
+        removed = tuple(
             SinkStatus(
-                name=lane.sink.name,
-                type=lane.sink.type,
-                state=self._state(lane),
-                missing=self._missing(lane.sink),
-                error=lane.error,
-                pending=counts.get(lane.sink.name, {}).get("pending", 0),
-                disabled=counts.get(lane.sink.name, {}).get("disabled", 0),
-                taken_at=lane.taken_at,
+                name=name,
+                type="",
+                state="removed",
+                missing=(),
+                error=REMOVED,
+                pending=number["pending"],
+                disabled=number.get("disabled", 0),
+                taken_at=None,
             )
-            for lane in self._lanes.values()
+            for name, number in counts.items()
+            if name not in self._lanes and number.get("pending")
+        )
+        return (
+            *(
+                SinkStatus(
+                    name=lane.sink.name,
+                    type=lane.sink.type,
+                    state=lane.state(self._lookup),
+                    missing=lane.missing(self._lookup),
+                    error=lane.error,
+                    pending=counts.get(lane.sink.name, {}).get("pending", 0),
+                    disabled=counts.get(lane.sink.name, {}).get("disabled", 0),
+                    taken_at=lane.taken_at,
+                )
+                for lane in self._lanes.values()
+            ),
+            *removed,
         )
 
     async def test(self, sink: str) -> Result:
@@ -118,7 +131,7 @@ class Outbox:
         if lane is None:
             known = ", ".join(self._lanes) or "none"
             raise UsageError(f"There is no sink {sink}; the inventory has {known}.")
-        if missing := self._missing(lane.sink):
+        if missing := lane.missing(self._lookup):
             return refused(f"{' and '.join(missing)} have no value; set them and start orch again")
         result = await self._sent(lane, test_message(self._clock))
         self._learn(lane, result)
@@ -127,7 +140,27 @@ class Outbox:
             lane.wake.set()
         return result
 
-    async def _serve(self, lane: _Lane, group: asyncio.TaskGroup) -> None:
+    def _serve_all(self) -> None:
+        for lane in self._lanes.values():
+            if lane.serving is None and self._group is not None:
+                lane.serving = self._group.create_task(self._serve(lane, self._group))
+
+    def _retire(self, lane: Lane) -> asyncio.Task[None] | None:
+        """Send nothing more to a sink, and close it once what is under way has its answer."""
+        if lane.serving is None or self._group is None:
+            return None
+        lane.serving.cancel()
+        return self._group.create_task(self._let_go(lane))
+
+    async def _let_go(self, lane: Lane) -> None:
+        while lane.requests:
+            lane.wake.clear()
+            await lane.wake.wait()
+        await lane.sink.close()
+
+    async def _serve(self, lane: Lane, group: asyncio.TaskGroup) -> None:
+        if lane.after is not None:
+            await asyncio.wait({lane.after})
         while True:
             lane.wake.clear()
             try:
@@ -139,7 +172,7 @@ class Outbox:
                 await lane.wake.wait()
 
     @asynccontextmanager
-    async def _alarm(self, lane: _Lane, delay: float) -> AsyncIterator[None]:
+    async def _alarm(self, lane: Lane, delay: float) -> AsyncIterator[None]:
         async def ring() -> None:
             await self._clock.sleep(delay)
             lane.wake.set()
@@ -149,10 +182,10 @@ class Outbox:
             yield
             alarm.cancel()
 
-    async def _turn(self, lane: _Lane, group: asyncio.TaskGroup) -> float:
+    async def _turn(self, lane: Lane, group: asyncio.TaskGroup) -> float:
         """Start what is due and say after how many seconds to look again."""
         name = lane.sink.name
-        state = self._state(lane)
+        state = lane.state(self._lookup)
         if state == "disabled":
             await self._queue.disable(name, lane.error or "disabled")
         if state != "ready":
@@ -180,7 +213,7 @@ class Outbox:
         return min(waits)
 
     async def _start(
-        self, lane: _Lane, one: Delivery, fresh: list[Delivery], group: asyncio.TaskGroup
+        self, lane: Lane, one: Delivery, fresh: list[Delivery], group: asyncio.TaskGroup
     ) -> float:
         """Send one delivery or its digest; else the seconds until that may be done."""
         if one.id in lane.in_flight:
@@ -203,13 +236,13 @@ class Outbox:
         group.create_task(self._deliver(lane, bundle))
         return LOOK_AGAIN_S
 
-    def _crowded(self, lane: _Lane) -> bool:
+    def _crowded(self, lane: Lane) -> bool:
         since = self._clock.monotonic() - DIGEST_WINDOW_S
         while lane.sent_at and lane.sent_at[0] < since:
             lane.sent_at.popleft()
         return len(lane.sent_at) >= DIGEST_ABOVE
 
-    async def _deliver(self, lane: _Lane, bundle: tuple[Delivery, ...]) -> None:
+    async def _deliver(self, lane: Lane, bundle: tuple[Delivery, ...]) -> None:
         ids = tuple(one.id for one in bundle)
         try:
             result = await self._sent(lane, message_of(bundle))
@@ -223,7 +256,7 @@ class Outbox:
             lane.in_flight.difference_update(ids)
             lane.wake.set()
 
-    async def _settle(self, lane: _Lane, bundle: tuple[Delivery, ...], result: Result) -> None:
+    async def _settle(self, lane: Lane, bundle: tuple[Delivery, ...], result: Result) -> None:
         ids = tuple(one.id for one in bundle)
         self._learn(lane, result)
         now = self._clock.now()
@@ -240,7 +273,7 @@ class Outbox:
                 delay = max(delay, result.retry_after_s or 0.0)
                 await self._queue.failed(ids, result.text, now + delay)
 
-    def _learn(self, lane: _Lane, result: Result) -> None:
+    def _learn(self, lane: Lane, result: Result) -> None:
         extra = {"sink": lane.sink.name, "text": result.text}
         match result.outcome:
             case Outcome.TAKEN:
@@ -249,7 +282,7 @@ class Outbox:
                 logger.info("outbox.taken", extra=extra)
             case Outcome.GONE:
                 lane.error = result.text
-                lane.gone = self._values(lane.sink)
+                lane.gone = lane.values(self._lookup)
                 logger.error("outbox.gone", extra=extra)
             case Outcome.REFUSED:
                 lane.error = result.text
@@ -257,21 +290,10 @@ class Outbox:
                     lane.paused_until = self._clock.monotonic() + result.retry_after_s
                 logger.warning("outbox.refused", extra=extra)
 
-    async def _sent(self, lane: _Lane, message: Message) -> Result:
+    async def _sent(self, lane: Lane, message: Message) -> Result:
         try:
             return await lane.sink.send(message, self._lookup)
         except Exception as exc:  # noqa: BLE001  the edge where a sink becomes a result
             # A sink that fails in a way of its own must not end the others. The text of the
             # error may hold an address, so that only its type is kept.
             return refused(f"the sink failed ({type(exc).__name__})")
-
-    def _state(self, lane: _Lane) -> str:
-        if self._missing(lane.sink):
-            return "unset"
-        return "disabled" if lane.gone == self._values(lane.sink) else "ready"
-
-    def _missing(self, sink: Sink) -> tuple[str, ...]:
-        return tuple(name for name in sink.wants() if not self._lookup(name))
-
-    def _values(self, sink: Sink) -> tuple[str | None, ...]:
-        return tuple(self._lookup(name) for name in sink.wants())

@@ -1,12 +1,12 @@
 """What is forgotten, and when: logs of ended runs, and rows that nobody will ask for again.
 
 Runs, attempts, incidents and releases stay: they are small, and "same as run 3" needs them.
-Must not: touch anything of a run that lives, or a delivery that is still to be made.
+Must not: touch anything of a run that lives, or a delivery that can still be made.
 """
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Select, delete, select
+from sqlalchemy import Connection, Select, delete, false, select
 
 from orchestrator.core.model import Run
 from orchestrator.store import actions, deliveries, tables
@@ -21,6 +21,8 @@ class Kept:
     """Logs of ended runs take at most this on the disk; the oldest go first."""
     log_age_s: float = 90 * 86_400.0
     row_age_s: float = 30 * 86_400.0
+    sinks: frozenset[str] | None = None
+    """The inventory's; what waits for others goes at `row_age_s`. None: all that waits stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,9 @@ def expired_logs(logs: Logs, ended: tuple[Run, ...], kept: Kept, now: float) -> 
     return tuple(reversed(going))
 
 
-def forget_rows(connection: Connection, before: float) -> int:
+def forget_rows(connection: Connection, before: float, sinks: frozenset[str] | None) -> int:
     """Delete what is settled and older than a unix time; answers how many rows that were."""
+    removed = tables.deliveries.c.sink.not_in(sinks) if sinks is not None else false()
     going = (
         delete(tables.journal).where(tables.journal.c.at < before),
         delete(tables.deliveries).where(
@@ -57,6 +60,7 @@ def forget_rows(connection: Connection, before: float) -> int:
             tables.deliveries.c.state != deliveries.PENDING,
             tables.deliveries.c.incident.not_in(_unresolved()),
         ),
+        delete(tables.deliveries).where(tables.deliveries.c.created_at < before, removed),
         delete(tables.actions).where(
             tables.actions.c.created_at < before,
             tables.actions.c.state != actions.PENDING,

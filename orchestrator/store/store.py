@@ -97,7 +97,7 @@ class Store:
             await asyncio.to_thread(self.logs.forget, run)
             await asyncio.to_thread(self.metrics.forget, run)
             await self.environments.forget(run)
-        rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s))
+        rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s, kept.sinks))
         return Pruned(logs=going, log_bytes=size, rows=rows)
 
     async def view(self, run: str) -> RunView:

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.core.decide.decision import Decision, Outgoing
 from orchestrator.core.model import Run, RunState, SinkSpec
-from orchestrator.sinks import Outbox, make_sinks
+from orchestrator.sinks import Outbox, Rack
 from orchestrator.store import Store
 from tests.sinks.alerts import SECRET
 from tests.sinks.receiver import HurriedClock
@@ -29,7 +29,7 @@ class Bench:
 
     def start(self, *specs: SinkSpec) -> Outbox:
         """Run an outbox with these sinks."""
-        sinks = make_sinks(specs or (OPS,), self.clock)
+        sinks = Rack(self.clock).sinks(specs or (OPS,))
         self.outbox = Outbox(self.store.deliveries, sinks, self.clock, self.values.get)
         self._task = asyncio.create_task(self.outbox.run())
         return self.outbox

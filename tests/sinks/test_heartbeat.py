@@ -26,7 +26,9 @@ async def test_beats_only_while_it_sees() -> None:
     """A request a minute, none while the daemon is blind, and failures do not end it."""
     receiver = await Receiver(Answer(cut="before"), Answer(status=500)).start()
     sees = [True]
-    heart = Heartbeat("BEAT", HurriedClock(200.0), {"BEAT": receiver.url}.get, lambda: sees[0])
+    heart = Heartbeat(
+        lambda: "BEAT", HurriedClock(200.0), {"BEAT": receiver.url}.get, lambda: sees[0]
+    )
     beating = asyncio.create_task(heart.run())
     await _until(receiver, 4)
     sees[0] = False
@@ -41,9 +43,21 @@ async def test_beats_only_while_it_sees() -> None:
 async def test_no_address_is_no_beat() -> None:
     """Without a value, or with one that is no address, nothing is sent and nothing breaks."""
     for values in ({}, {"BEAT": "ftp://x"}):
-        heart = Heartbeat("BEAT", HurriedClock(1000.0), values.get, lambda: True)
+        heart = Heartbeat(lambda: "BEAT", HurriedClock(1000.0), values.get, lambda: True)
         beating = asyncio.create_task(heart.run())
         await asyncio.sleep(0.2)
         assert not beating.done()
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
+
+
+async def test_inventory_without_a_heartbeat_sends_none() -> None:
+    """Where the inventory names no address, nothing is looked up or sent."""
+    asked: list[str] = []
+    heart = Heartbeat(lambda: None, HurriedClock(1000.0), asked.append, lambda: True)
+    beating = asyncio.create_task(heart.run())
+    await asyncio.sleep(0.2)
+    assert not beating.done()
+    assert set(asked) <= {""}
+    beating.cancel()
+    await asyncio.gather(beating, return_exceptions=True)

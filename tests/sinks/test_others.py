@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import SinkSpec
-from orchestrator.sinks import Message, Outcome, make_sinks
+from orchestrator.sinks import Message, Outcome, Rack
 from orchestrator.sinks.apprise import AppriseSink
 from orchestrator.sinks.command import CommandSink
 from tests.sinks.alerts import alert
@@ -67,10 +67,10 @@ def test_sinks_are_made_by_their_types() -> None:
     """Each type of the inventory has its sink; another one is a fault of ours."""
     types = ("webhook", "apprise", "command")
     specs = tuple(SinkSpec(name=f"my {kind}", type=kind) for kind in types)
-    made = make_sinks(specs, SystemClock())
+    made = Rack(SystemClock()).sinks(specs)
     assert [(one.name, one.type) for one in made] == [(f"my {kind}", kind) for kind in types]
     with pytest.raises(ValueError, match="sink x has the unknown type pigeon"):
-        make_sinks((SinkSpec(name="x", type="pigeon"),), SystemClock())
+        Rack(SystemClock()).sinks((SinkSpec(name="x", type="pigeon"),))
 
 
 async def test_apprise_sends_a_text() -> None:

@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import SinkSpec
-from orchestrator.sinks import Outcome, SinkStatus
+from orchestrator.sinks import Outcome, Rack, SinkStatus
 from orchestrator.sinks.webhook import WebhookSink
 from tests.sinks.alerts import SECRET, outgoing
 from tests.sinks.conftest import OPS, Bench
@@ -409,3 +409,56 @@ def _self_signed(folder: Path) -> Path:
         + certificate.public_bytes(serialization.Encoding.PEM)
     )
     return path
+
+
+async def test_removed_sink_keeps_what_waits_and_gets_it_once_it_is_back(bench: Bench) -> None:
+    """Alerts to a sink that left the inventory wait, are shown, and arrive when it returns."""
+    receiver = await Receiver().start()
+    rack = Rack(bench.clock)
+    outbox = bench.start()
+    await bench.enqueue(outgoing("i1"))
+    outbox.follow(())
+    (status,) = await outbox.status()
+    assert (status.name, status.state, status.pending) == ("ops", "removed", 1)
+    assert "put it back" in (status.error or "")
+    bench.values["URL"] = receiver.url
+    outbox.follow(rack.sinks((OPS,)))
+    await receiver.until(1)
+    await bench.until_empty()
+    assert [one.state for one in await outbox.status()] == ["ready"]
+    await receiver.stop()
+
+
+async def test_edited_sink_takes_over_from_the_old_one(bench: Bench) -> None:
+    """A sink with a new address gets what comes next; what was under way is not sent twice."""
+    slow = await Receiver(Answer(wait_s=0.5)).start()
+    other = await Receiver().start()
+    bench.values |= {"URL": slow.url, "OTHER": other.url}
+    outbox = bench.start()
+    await bench.enqueue(outgoing("i1"))
+    await bench.until(lambda: len(slow.requests) == 1)
+    moved = SinkSpec(name="ops", type="webhook", url_env="OTHER", secret_env="SECRET")
+    outbox.follow(Rack(bench.clock).sinks((moved,)))
+    await bench.enqueue(outgoing("i2"))
+    await other.until(1)
+    await bench.until_empty()
+    assert (_ids(slow), _ids(other)) == (["i1-firing-1"], ["i2-firing-1"])
+    await slow.stop()
+    await other.stop()
+
+
+async def test_same_sinks_go_on_undisturbed(bench: Bench) -> None:
+    """Following an inventory that names the same sinks keeps what is known of them."""
+    receiver = await Receiver(then=Answer(status=500)).start()
+    bench.values["URL"] = receiver.url
+    rack = Rack(bench.clock)
+    outbox = bench.start()
+    outbox.follow(rack.sinks((OPS,)))
+    await bench.enqueue(outgoing("i1"))
+    await bench.until(lambda: len(receiver.requests) >= 1)
+    async with asyncio.timeout(30):
+        while (await _status(bench)).error is None:
+            await asyncio.sleep(0.01)
+    outbox.follow(rack.sinks((OPS,)))
+    assert "500" in ((await _status(bench)).error or "")
+    await receiver.stop()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.clock import SystemClock
-from orchestrator.sinks import Outbox, make_sinks
+from orchestrator.sinks import Outbox, Rack
 from orchestrator.store import Store
 from tests.sinks.alerts import SECRET
 from tests.sinks.conftest import OPS
@@ -19,7 +19,7 @@ import asyncio, os, sys
 from pathlib import Path
 from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Decision
-from orchestrator.sinks import Outbox, make_sinks
+from orchestrator.sinks import Outbox, Rack
 from orchestrator.store import Store
 from tests.sinks.alerts import SECRET, outgoing
 from tests.sinks.conftest import OPS
@@ -29,7 +29,7 @@ async def main():
     clock = SystemClock()
     store = await Store.open(Path(sys.argv[1]), clock)
     values = {"URL": sys.argv[2], "SECRET": SECRET}
-    outbox = Outbox(store.deliveries, make_sinks((OPS,), clock), clock, values.get)
+    outbox = Outbox(store.deliveries, Rack(clock).sinks((OPS,)), clock, values.get)
     sending = asyncio.create_task(outbox.run())
     while True:
         run = await store.runs.create(draft())
@@ -70,7 +70,7 @@ async def test_kills_lose_no_alert(tmp_path: Path) -> None:
     clock = SystemClock()
     store = await Store.open(tmp_path, clock)
     values = {"URL": receiver.url, "SECRET": SECRET}
-    outbox = Outbox(store.deliveries, make_sinks((OPS,), clock), clock, values.get)
+    outbox = Outbox(store.deliveries, Rack(clock).sinks((OPS,)), clock, values.get)
     sending = asyncio.create_task(outbox.run())
     async with asyncio.timeout(40):
         while await store.deliveries.pending():

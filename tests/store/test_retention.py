@@ -63,3 +63,17 @@ async def test_settled_rows_go_and_open_ones_stay(store: Store) -> None:
     assert len(await store.deliveries.of_incident("i2")) == 1
     assert await store.actions.pending() == (launch,)
     assert len(await store.incidents.list()) == 2
+
+
+async def test_what_waits_for_a_removed_sink_goes_at_its_age(store: Store) -> None:
+    """An alert that waits for a sink of the inventory stays for ever, for another one it goes."""
+    run = await store.runs.create(draft())
+    opened = incident(run.id, ident="i1")
+    sent = outgoing("i1", sinks=("ops", "pager"))
+    await store.apply(Decision(run=run, incidents=(opened,), outgoing=(sent,)))
+    await store.prune(Kept(row_age_s=60.0, sinks=frozenset({"ops"})))
+    assert len(await store.deliveries.pending()) == 2
+    await store.prune(Kept(row_age_s=-60.0))
+    assert len(await store.deliveries.pending()) == 2
+    await store.prune(Kept(row_age_s=-60.0, sinks=frozenset({"ops"})))
+    assert [one.sink for one in await store.deliveries.pending()] == ["ops"]

@@ -178,7 +178,8 @@ class Desk:
             outlook = f"Not restarted: {choice.reason}." if wanted else ""
         change = incidents.observe(self._view, incidents.of_verdict(event, attempt), self._now)
         self._keep(change, outlook=outlook)
-        if isinstance(choice, GiveUp) and self._run.attempt > 1 and not change.told:
+        quiet = change.told or change.incident.state is not IncidentState.OPEN
+        if isinstance(choice, GiveUp) and self._run.attempt > 1 and not quiet:
             job, target = self._policy.job, self._target()
             self._send(alerts.given_up(change.incident, job, target, outlook=outlook))
 

@@ -130,7 +130,9 @@ def observe(view: RunView, seen: Occurrence, now: float) -> Change:
         same_as=known.same_as or seen.same_as,
         updated_at=now,
     )
-    told = (updated.signature, updated.severity) != (known.signature, known.severity)
+    new = (updated.signature, updated.severity) != (known.signature, known.severity)
+    # Whoever acknowledged it was sent its `resolved`; nothing may follow that.
+    told = new and known.state is IncidentState.OPEN
     return Change(incident=updated, opened=False, told=told)
 
 

@@ -294,6 +294,20 @@ def test_acknowledgement_is_told_once() -> None:
     assert story.incidents[0].state is IncidentState.ACKNOWLEDGED
 
 
+def test_nothing_follows_the_resolved_of_an_acknowledgement() -> None:
+    """A new face and used-up restarts of an acknowledged incident are recorded, and told nobody."""
+    rules = policy("infra", max_attempts=2)
+    story = Story(rules).running().tell(seen("nccl_error", family=None))
+    story.tell(AckAsked(incident=story.incidents[0].id))
+    before = list(story.sent)
+    story.tell(story.exited(1), crash("nccl_timeout", family=None))
+    story.tell(BackoffOver(), story.launched(), story.exited(1), crash("nccl_timeout", family=None))
+    assert story.state is RunState.FAILED
+    assert story.incidents[0].signature == "nccl_timeout"
+    assert story.sent == before
+    assert before[-1][0] == "resolved"
+
+
 def test_link_and_session_say_nothing_about_the_run() -> None:
     """An unreachable host and a dead tmux server leave the run running."""
     story = Story().running()

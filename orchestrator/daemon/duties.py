@@ -1,0 +1,80 @@
+"""What the daemon does by the clock: beat, follow the inventory's sinks, forget the old.
+
+It owns when these are due. It must not know how any of them is done.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import StoreError
+from orchestrator.daemon.crew import Crew
+from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.sinks.heartbeat import Heartbeat
+from orchestrator.sinks.make import Rack
+from orchestrator.sinks.outbox import Outbox
+from orchestrator.store.retention import Kept
+from orchestrator.store.store import Store
+
+FOLLOW_EVERY_S = 5.0
+PRUNE_FIRST_S = 120.0
+"""After a start, when the runs have been taken up again."""
+PRUNE_EVERY_S = 86_400.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duties:
+    """All that is done again and again without being asked."""
+
+    clock: Clock
+    file: InventoryFile
+    store: Store
+    outbox: Outbox
+    rack: Rack
+    crew: Crew
+    environment: Environment
+    evidence: Path
+
+    async def run(self) -> None:
+        """For ever."""
+        heart = Heartbeat(
+            lambda: self.file.current().alerts.heartbeat_url_env,
+            self.clock,
+            self.environment.lookup,
+            self.crew.sees_all,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(heart.run(), name="heartbeat")
+            tasks.create_task(self._follow(), name="follow sinks")
+            tasks.create_task(self._prune(), name="prune")
+
+    async def _follow(self) -> None:
+        while True:
+            self.outbox.follow(self.rack.sinks(self.file.current().alerts.sinks))
+            await self.clock.sleep(FOLLOW_EVERY_S)
+
+    async def _prune(self) -> None:
+        await self.clock.sleep(PRUNE_FIRST_S)
+        while True:
+            try:
+                await self.prune_once()
+            except StoreError as error:
+                logger.warning("prune.failed", extra={"why": str(error)})
+            await self.clock.sleep(PRUNE_EVERY_S)
+
+    async def prune_once(self) -> None:
+        """Forget what is older or larger than is to be kept."""
+        sinks = frozenset(sink.name for sink in self.file.current().alerts.sinks)
+        pruned = await self.store.prune(Kept(sinks=sinks))
+        for run in pruned.logs:
+            for file in self.evidence.glob(f"{run}.*.json"):
+                file.unlink(missing_ok=True)
+        logger.info(
+            "pruned",
+            extra={"logs": len(pruned.logs), "bytes": pruned.log_bytes, "rows": pruned.rows},
+        )
