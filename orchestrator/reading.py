@@ -16,6 +16,7 @@ from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
+from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.metrics import MetricsLine, MetricsReader, PatternMetrics
 from orchestrator.observe.follow import Follower
 from orchestrator.store.store import Store
@@ -124,10 +125,10 @@ class Reader:
             for finding in findings:
                 yield finding
 
-    def verdict(self, end: Exited | RelayGone) -> Verdict:
-        """How the attempt ended and why."""
+    def verdict(self, end: Exited | RelayGone, kernel: tuple[KernelEvent, ...]) -> Verdict:
+        """How the attempt ended and why; `kernel` is what its host's kernel said of it."""
         self._store.logs.close(self._run.id, self._run.attempt)
-        return self._engine.close(end.record if isinstance(end, Exited) else None)
+        return self._engine.close(end.record if isinstance(end, Exited) else None, kernel)
 
     async def persist(self) -> None:
         """Keep the tally in the store."""

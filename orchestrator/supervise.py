@@ -4,6 +4,7 @@
     launch    LAUNCH        launch/session.py starts the relay in tmux, once however often asked
     observe   _observe      observe/follow.py gives every byte, the metrics and the exit record
     detect    Reader        core/detect finds what went wrong, and says the verdict at the end
+              Witness       core/watch finds what the log does not say: kernel, GPUs, the clock
     decide    _decide       core/decide says what follows; the store keeps it, and then
     act       _perform      the actions are done, each marked when it is
 
@@ -33,17 +34,18 @@ from orchestrator.core.decide.inputs import (
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import Signature, load
 from orchestrator.core.errors import OrchError, StoreError, TargetError, Unreachable
-from orchestrator.core.events import Exited, RelayGone, SessionChanged
+from orchestrator.core.events import Exited, GpusSampled, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
-from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
+from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
 from orchestrator.link.link import Link
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
 from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
+from orchestrator.witness import Surroundings, Witness
 
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
@@ -60,6 +62,10 @@ class Stages:
 
     store: Store
     link: Link
+    machine: Surroundings
+    """What is below the target: its kernel's log, and who holds its GPUs."""
+    gpus: Callable[[], GpusSampled | None]
+    """The newest samples of the target's GPUs."""
     clock: Clock
     rules: tuple[Signature, ...]
     policy: Callable[[Job], Any]
@@ -119,10 +125,22 @@ class Supervisor:
         reader = Reader(stages.store, run, self.job, stages.rules, stages.clock)
         reader.changed = lambda: stages.changed(run.id)
         self.reader = reader
+        witness = Witness(run, self.job, stages.machine, stages.gpus)
         known = {one.fingerprint for one in self.view.incidents}
         for finding in await asyncio.to_thread(reader.replay):
             if finding.fingerprint not in known:
                 await self._found(finding)
+        async with asyncio.TaskGroup() as tasks:
+            heeding = tasks.create_task(self._heed(witness), name=f"witness {run.id}")
+            await self._read(reader, witness)
+            heeding.cancel()
+
+    async def _heed(self, witness: Witness) -> None:
+        async for finding in witness.findings():
+            await self._found(finding)
+
+    async def _read(self, reader: Reader, witness: Witness) -> None:
+        run, stages = self.view.run, self._stages
         try:
             follower = await follow(
                 stages.link,
@@ -137,7 +155,7 @@ class Supervisor:
                     case Finding():
                         await self._found(event)
                     case Exited() | RelayGone():
-                        await self._over(event, reader)
+                        await self._over(event, reader, witness)
                         return
                     case SessionChanged():
                         self.detached = event.detached
@@ -145,7 +163,8 @@ class Supervisor:
                     case _:
                         pass
         except TargetError as error:
-            await self._over(RelayGone(reason=str(error), at=stages.clock.now()), reader)
+            gone = RelayGone(reason=str(error), at=stages.clock.now())
+            await self._over(gone, reader, witness)
 
     async def _found(self, finding: Finding) -> None:
         signature = SIGNATURES.get(finding.signature)
@@ -175,10 +194,11 @@ class Supervisor:
         except StoreError as error:
             logger.warning("look.not_kept", extra={"run": run.id, "why": str(error)})
 
-    async def _over(self, event: Exited | RelayGone, reader: Reader) -> None:
+    async def _over(self, event: Exited | RelayGone, reader: Reader, witness: Witness) -> None:
         """The attempt has ended: its verdict, and what it is the same as."""
         await self._inbox.put(event)
-        verdict = await asyncio.to_thread(reader.verdict, event)
+        kernel = await witness.last_words(event)
+        verdict = await asyncio.to_thread(reader.verdict, event, kernel)
         await self._inbox.put(
             VerdictReached(
                 verdict=verdict,
@@ -284,6 +304,3 @@ class Supervisor:
         file = self._stages.evidence / f"{action.run}.{action.attempt}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found, indent=1))
-        if self.job.adopts is not None:
-            answer = await adopt(stages.link, self.job, run, self.job.adopts)
-            return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])

@@ -110,6 +110,10 @@ class Fleet:
         seen = self._seen.get(name)
         return (seen.link.state, seen.link.seen_at) if seen else (LinkState.UNREACHABLE, None)
 
+    def gpus(self, name: str) -> GpusSampled | None:
+        """The newest that is known of a target's GPUs."""
+        return self._seen[name].gpus if name in self._seen else None
+
     def gpu_history(self, name: str) -> list[GpusSampled]:
         """Rounds of samples of a target, oldest first."""
         return list(self._seen[name].history) if name in self._seen else []
@@ -130,6 +134,8 @@ class Fleet:
             try:
                 async for event in sampled(seen.link, interval_s=seen.interval_s):
                     seen.inside = event
+                    if target.runtime == "none":
+                        seen.machine.take(event)
                     self._sampled(seen)
             except TargetError as error:
                 logger.info("gpus.unseen", extra={"target": target.name, "why": str(error)})

@@ -6,7 +6,8 @@ not be entered is tried again for ever, and its targets then show what their con
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError
@@ -18,6 +19,7 @@ from orchestrator.observe.kernel import KernelLog
 from orchestrator.transport.pool import Pool
 
 GPU_INTERVAL_S = 2.0
+MOST_HOLDERS = 1000
 STALE_S = 10.0
 """GPUs that the host told of this long ago are older than what a container could tell now."""
 
@@ -36,6 +38,8 @@ class Machine:
         self.gpus: GpusSampled | None = None
         self.on_gpus: list[Callable[[], None]] = []
         """Called after each round of samples."""
+        self.holders: dict[int, Mapping[str, Any]] = {}
+        """PID -> process on a GPU with `pci` of its card; the newest ones, the dead included."""
         self._clock = clock
         self._gpus_seen_at = float("-inf")
         self._own_link = own_link
@@ -61,6 +65,18 @@ class Machine:
             and self._clock.monotonic() - self._gpus_seen_at < STALE_S
         )
 
+    def take(self, event: GpusSampled) -> None:
+        """A round of samples, of its own link or of the target which it is."""
+        self.gpus, self._gpus_seen_at = event, self._clock.monotonic()
+        for gpu in event.samples:
+            for one in gpu.processes:
+                self.holders.pop(one["pid"], None)
+                self.holders[one["pid"]] = {**one, "pci": gpu.extra.get("pci")}
+        for pid in list(self.holders)[:-MOST_HOLDERS]:
+            del self.holders[pid]
+        for tell in self.on_gpus:
+            tell()
+
     async def close(self) -> None:
         """Let go of it."""
         for task in self._tasks:
@@ -73,9 +89,7 @@ class Machine:
         while True:
             try:
                 async for event in sampled(self.link, interval_s=GPU_INTERVAL_S, host=True):
-                    self.gpus, self._gpus_seen_at = event, self._clock.monotonic()
-                    for tell in self.on_gpus:
-                        tell()
+                    self.take(event)
             except TargetError as error:
                 logger.info(
                     "gpus.unseen", extra={"target": self.link.target.name, "why": str(error)}

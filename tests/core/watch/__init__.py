@@ -1,0 +1,1 @@
+"""What is wrong with a run though its log does not say so."""
