@@ -20,7 +20,8 @@ from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Incident, Inventory, Job, Run
+from orchestrator.core.model import Incident, IncidentState, Inventory, Job, LinkState, Run
+from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
@@ -30,6 +31,7 @@ from orchestrator.supervise import Stages, Supervisor
 
 RESTART_AFTER_S = 5.0
 SHOWN_RUNS = 200
+DECIDED_WITHIN_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class Crew:
         for run in reversed(await self._store.runs.list(limit=SHOWN_RUNS)):
             await self._show(run.id)
         for run in await self._store.runs.list(live=True):
-            job = self._inventory().jobs.get(run.job)
+            job = await job_of(self._store, run, self._inventory())
             if job is None:
                 logger.error("run.jobless", extra={"run": run.id, "job": run.job})
                 continue
@@ -93,14 +95,33 @@ class Crew:
         member = self._members.get(incident.run)
         if member is not None and not member.view.run.state.ended:
             member.tell(AckAsked(incident=incident.id))
+            await self._until_known(member, incident.id)
             return
         view = await self._store.view(incident.run)
-        job = self._inventory().jobs.get(view.run.job)
+        job = await job_of(self._store, view.run, self._inventory())
         if job is None:
             raise UsageError(f"The job {view.run.job} is no longer in the inventory.")
         event = AckAsked(incident=incident.id)
         await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
         await self._show(incident.run)
+
+    async def _until_known(self, member: Supervisor, ident: str) -> None:
+        """Until the supervisor has decided on an acknowledgement, and its store has it."""
+        run = member.view.run.id
+        try:
+            async with asyncio.timeout(DECIDED_WITHIN_S):
+                while any(
+                    one.id == ident and one.state is IncidentState.OPEN
+                    for one in member.view.incidents
+                ):
+                    await self._bells[run].wait()
+        except TimeoutError:
+            logger.warning("acknowledgement.waits", extra={"run": run, "incident": ident})
+
+    def sees_all(self) -> bool:
+        """Whether the target of every live run can be seen now."""
+        targets = {member.view.run.target for member in self._members.values()}
+        return all(self._fleet.named(name)[0] is LinkState.CONNECTED for name in targets)
 
     async def settle(self, run: Run, within_s: float) -> None:
         """Wait, for a while, until nothing is done any more for a run that has ended."""
