@@ -39,7 +39,7 @@ from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
-from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
+from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
 from orchestrator.link.link import Link
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
@@ -304,3 +304,6 @@ class Supervisor:
         file = self._stages.evidence / f"{action.run}.{action.attempt}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found, indent=1))
+        if self.job.adopts is not None:
+            answer = await adopt(stages.link, self.job, run, self.job.adopts)
+            return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
