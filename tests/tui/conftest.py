@@ -16,6 +16,7 @@ from tui.replay import ReplaySource
 
 Made = Callable[..., Dashboard]
 DEADLINE_S = 30.0
+STILL_ROUNDS = 4
 
 
 @pytest.fixture(scope="session")
@@ -50,11 +51,21 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str) ->
 
 
 async def settle(pilot: Pilot[None]) -> None:
-    """Wait until the replay was told whole and all that was asked for is there."""
+    """Wait until nothing changes any more: not the screen, not the stack, and nothing is asked for.
+
+    Each round lets every widget work through what it was sent; one round alone would do on a
+    machine that is not busy with something else.
+    """
     await until(pilot, lambda: pilot.app.sight.fleet is not None, "the first snapshot")  # type: ignore[attr-defined]  # a Dashboard
-    await pilot.pause()
-    await until(pilot, lambda: not any(map(_is_fetching, pilot.app.workers)), "what was asked for")
-    await pilot.pause()
+    deadline = time.monotonic() + DEADLINE_S
+    before, rounds = None, 0
+    while rounds < STILL_ROUNDS:
+        await pilot.pause()
+        seen = ([id(screen) for screen in pilot.app.screen_stack], screen_text(pilot))
+        fetching = any(map(_is_fetching, pilot.app.workers))
+        rounds = 0 if fetching or seen != before else rounds + 1
+        before = seen
+        assert time.monotonic() < deadline, f"it never stands still:\n{screen_text(pilot)}"
 
 
 def _is_fetching(worker: Worker[object]) -> bool:

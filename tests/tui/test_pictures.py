@@ -20,7 +20,7 @@ FLEETS = (
 SCREENS = {
     "compiling": ("compiling", (80, 24), ("enter",)),
     "stalled": ("stalled", (80, 24), ("enter",)),
-    "plots": ("healthy", (140, 40), ("enter", "m")),
+    "plots": ("healthy", (140, 40), ("enter",)),
     "crashed": ("crash-loop", (80, 24), ("enter",)),
     "incident": ("crash-loop", (100, 40), ("i",)),
     "gpus": ("healthy", (120, 24), ("t",)),

@@ -14,13 +14,15 @@ from tui.messages import ActionWanted, TopOpened
 from tui.options import Options
 from tui.widgets.status_bar import StatusBar
 
+WIDE_CELLS, HIGH_LINES = 110, 30
+"""From this size on there is room for panels beside the log, and for plots."""
+
 
 class Page(Screen[None]):
     """A screen that is shown a Sight; one that is covered paints when it comes back."""
 
     PLACE = ""
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (34, "-high")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_CELLS, "-wide")]
 
     def __init__(self, options: Options) -> None:
         super().__init__()

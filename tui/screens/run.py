@@ -19,7 +19,7 @@ from tui.messages import IncidentOpened
 from tui.options import Options
 from tui.reading import LEVELS
 from tui.screens.log_reader import LogReader
-from tui.screens.page import Page
+from tui.screens.page import HIGH_LINES, WIDE_CELLS, Page
 from tui.source import Source, run_path
 from tui.widgets.log_view import LogView
 from tui.widgets.paint import CellLines
@@ -64,6 +64,10 @@ class RunScreen(Page):
         self.log_view = self.query_one(LogView)
         self.reader = LogReader(self, self.log_view, self._source, self.run_id)
         self.log_view.focus()
+        # There is room for the plots beside the log; elsewhere they are asked for.
+        size = self.app.size
+        self.query_one(Plots).display = size.width >= WIDE_CELLS and size.height >= HIGH_LINES
+        self._fetch_metrics()
         self.set_interval(_LOOK_AGAIN_S, self._look_again)
         self.set_interval(_METRICS_AGAIN_S, self._fetch_metrics)
 
