@@ -28,7 +28,7 @@
     trust.py       trust
     targets.py     TARGET and HOST -> the inventory's, or ad hoc
     direct.py      a run by its tmux session, with no daemon in between
-    completion.py  completion
+    completion.py  completion, manual
 
 The reading path loads no asyncio, aiohttp, pydantic, rich or YAML: a test pins it.
 """

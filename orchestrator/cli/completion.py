@@ -1,13 +1,125 @@
-"""completion: a script for a shell, made from the parser."""
+"""completion and manual: a script for a shell, and the manual page, both made from the parser.
+
+The script asks `orch completion names KIND` for what changes: runs, jobs, targets, incidents. It
+never starts a daemon; without one, jobs and targets are read from the inventory.
+"""
 
 import argparse
+from collections.abc import Iterator
+from typing import Any
 
 from orchestrator.cli.parser import build_parser
+from orchestrator.core.errors import OrchError
+
+KINDS = {
+    "RUN": "runs",
+    "JOB": "jobs",
+    "TARGET": "targets",
+    "HOST": "hosts",
+    "INCIDENT": "incidents",
+}
+"""A word's name in the help -> what it may be."""
+
+NAMES = "names"
+_ASK = "orch completion names"
 
 
 def completion(options: argparse.Namespace) -> int:
-    """Print the completion script of a shell."""
+    """Print the completion script of a shell, or the names of a kind, one a line."""
+    if options.shell == NAMES:
+        for name in names(options):
+            print(name)
+        return 0
     import shtab
 
-    print(shtab.complete(build_parser(), shell=options.shell))
+    print(shtab.complete(_with_names(build_parser()), shell=options.shell))
     return 0
+
+
+def manual(options: argparse.Namespace) -> int:
+    """Print the manual page, as `man -l -` reads it."""
+    del options
+    from argparse_manpage.manpage import Manpage
+
+    parser = build_parser()
+    page = Manpage(parser)
+    page.manual = "orch"
+    print(page)
+    return 0
+
+
+def names(options: argparse.Namespace) -> list[str]:
+    """What a word of a kind may be now; nothing where that cannot be told."""
+    try:
+        return sorted(set(_names(options)))
+    except OrchError:
+        return []  # a completion must not print what is wrong into the line being typed
+
+
+def _names(options: argparse.Namespace) -> Iterator[str]:
+    from orchestrator.cli.reach import location_of, running_client
+    from orchestrator.cli.targets import ssh_aliases
+
+    kind = options.kind
+    if kind in {"targets", "hosts"}:
+        yield from ssh_aliases()
+    if kind not in {"runs", "incidents"}:
+        yield from _declared(options, kind)
+        return
+    client = running_client(location_of(options))
+    if kind == "incidents":
+        yield from (one["id"] for one in client.get("/v1/incidents")["incidents"])
+    if kind == "runs":
+        yield from (one["id"] for one in client.get("/v1/runs")["runs"])
+
+
+def _declared(options: argparse.Namespace, kind: str) -> list[str]:
+    from orchestrator.cli.targets import inventory_of
+
+    inventory = inventory_of(options)
+    if inventory is None:
+        return []
+    found: Any = {
+        "jobs": inventory.jobs,
+        "targets": inventory.targets,
+        "hosts": {**inventory.hosts, **inventory.targets},
+    }
+    return list(found[kind])
+
+
+# --- the script ----------------------------------------------------------------------------------
+
+
+def _with_names(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    import shtab
+
+    for action in _actions(parser):
+        if action.metavar in KINDS:
+            action.complete = _complete(KINDS[str(action.metavar)])  # type: ignore[attr-defined]  # shtab's own attribute
+        elif action.metavar == "FILE":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]  # as above
+    return parser
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from _actions(below)
+        else:
+            yield action
+
+
+def _complete(kind: str) -> dict[str, Any]:
+    """shtab's word for a completer: a function of the shell that asks us at each Tab."""
+    function, ask = f"_orch_names_{kind}", f"{_ASK} {kind} 2>/dev/null"
+    return {
+        "bash": function,
+        "zsh": function,
+        "fish": f"({ask})",
+        "tcsh": f"`{_ASK} {kind}`",
+        "preamble": {
+            "bash": f'{function}() {{ compgen -W "$({ask})" -- "$1"; }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({ask})"}}; }}',
+        },
+    }

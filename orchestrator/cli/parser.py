@@ -142,7 +142,12 @@ def _tui(parser: argparse.ArgumentParser) -> None:
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
+    parser.add_argument(
+        "shell", choices=("bash", "zsh", "fish", "tcsh", "names"), help="names: what a script asks"
+    )
+    parser.add_argument(
+        "kind", nargs="?", choices=("runs", "jobs", "targets", "hosts", "incidents"), default="runs"
+    )
 
 
 COMMANDS: dict[str, Command] = {
@@ -185,6 +190,7 @@ COMMANDS: dict[str, Command] = {
     "tui": Command("enter", "tui", "the dashboard", _tui),
     "completion": Command("completion", "completion", "a completion script", _completion),
 }
+    "manual": Command("completion", "manual", "the manual page, for `man -l -`"),
 
 
 def build_parser(only: str | None = None) -> Parser:
