@@ -81,7 +81,9 @@ class AskWhy(Window[RunWish]):
             window.border_title = self._title
             window.border_subtitle = "Enter launches   Esc leaves it"
             yield from _statics(self._lines)
-            yield Input(placeholder="why: what does this run try?", compact=True)
+            line = Input(placeholder="why: what does this run try?", compact=True)
+            line.cursor_blink = False  # a link may be slow
+            yield line
             if self._lives:
                 yield Checkbox(f"stop {self._lives} first, and wait for its GPUs", compact=True)
 

@@ -26,6 +26,7 @@ class Prompt(Input):
     def __init__(self, hint: str, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(placeholder=hint, id=id, compact=True)
         self.display = False
+        self.cursor_blink = False  # a link may be slow
 
     def ask(self) -> None:
         """Show the line and take the keys."""
