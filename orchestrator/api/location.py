@@ -51,7 +51,8 @@ def find_inventory(option: str | None, environ: Mapping[str, str], folder: Path)
             return place / INVENTORY_NAME
     raise UsageError(
         f"No {INVENTORY_NAME} in {folder} or any folder above it.",
-        remedy="Change to your project's folder, or give --config FILE.",
+        remedy="Change to your project's folder, give --config FILE, or begin with `orch init`; "
+        "logs, attach and stop need none with --target HOST/pct:ID.",
     )
 
 

@@ -1,10 +1,12 @@
 """The night with no inventory at hand: a run is found, read and ended by where it is."""
 
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
 from tests.acceptance.conftest import MakeOrch, Orch, lab_job
+from tests.conftest import TmuxCall
 from tests.lab import host as lab_host
 from tests.lab.lab import Lab
 
@@ -67,3 +69,55 @@ def test_a_session_of_somebody_else_is_read_and_not_stopped(bare: Orch, lab: Lab
     assert "adopt" in bare("logs", "-f", "--target", CT200, "theirs", check=1).stderr
     assert "did not start" in bare("stop", "--target", CT200, "theirs", check=1).stderr
     assert "theirs" in bare("logs", "--target", CT200, "other", check=102).stderr
+
+
+def typed(tmux: TmuxCall, orch: Orch, *words: str) -> Callable[[], str]:
+    """A command on a real terminal; the result reads its screen."""
+    line = " ".join(f"'{word}'" for word in orch.argv(*words))
+    tmux(
+        *("-L", "typed", "new-session", "-d", "-x", "160", "-y", "40", "-s", "t"),
+        *(
+            "-c",
+            str(orch.folder),
+            f"PATH={orch.env['PATH']} env -u TMUX {line}; echo left with $?; sleep 60",
+        ),
+    )
+    return lambda: tmux("-L", "typed", "capture-pane", "-p", "-t", "t").stdout
+
+
+def test_attach_needs_no_inventory(bare: Orch, lab: Lab, tmux: TmuxCall) -> None:
+    """A session on an ad hoc target is on the terminal; leaving it leaves it alone."""
+    lab["200"].run(["tmux", "new-session", "-d", "-s", "theirs", "echo here it is; sleep 600"])
+    screen = typed(tmux, bare, "attach", "--target", CT200, "theirs")
+    bare.until(lambda: "here it is" in screen() and "[theirs]" in screen())
+    tmux("-L", "typed", "send-keys", "-t", "t", "C-b", "d")
+    bare.until(lambda: "left with 0" in screen())
+    assert "theirs" in lab["200"].run(["tmux", "list-sessions"]).stdout
+
+
+def test_exec_on_a_terminal_is_a_terminal_there(bare: Orch, lab: Lab, tmux: TmuxCall) -> None:
+    """The command has a terminal of this one's size, takes what is typed, and no noise is seen."""
+    lab.host.set_bashrc(lab_host.BASHRC_PRINTS)
+    screen = typed(
+        tmux,
+        bare,
+        "exec",
+        CT200,
+        "--",
+        "sh",
+        "-c",
+        "tty; stty size; read word; echo got $word; exit 5",
+    )
+    bare.until(lambda: "40 160" in screen())
+    tmux("-L", "typed", "send-keys", "-t", "t", "something", "Enter")
+    bare.until(lambda: "left with 5" in screen())
+    shown = screen()
+    assert "/dev/pts/" in shown
+    assert "got something" in shown
+    assert "Welcome to" not in shown
+
+
+def test_a_run_with_no_inventory_says_what_to_give(bare: Orch) -> None:
+    """Without an inventory no run has a name; the remedy names --target or a way to begin."""
+    for words in (("logs", "@1"), ("stop", "@1"), ("show", "@1")):
+        assert "No inventory.yaml" in bare(*words, check=2).stderr
