@@ -13,9 +13,8 @@ from what the store holds.
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,18 @@ from orchestrator.core.decide.inputs import (
 )
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import Signature, load
-from orchestrator.core.errors import OrchError, StoreError, TargetError, Unreachable
+from orchestrator.core.errors import OrchError, PreflightRefused, StoreError, Unreachable
 from orchestrator.core.events import Exited, GpusSampled, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, Release, Run, RunState
+from orchestrator.core.watch.advice import WATCHED
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
+from orchestrator.launch.preflight import preflight, require
 from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
 from orchestrator.link.link import Link
+from orchestrator.link.probe_channel import CallFailed
+from orchestrator.observe.evidence import collect
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
 from orchestrator.store.environments import Moment
@@ -51,7 +54,7 @@ RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
 REMAINS_GRACE_S = 5.0
 LAUNCH_WITHIN_S = 60.0
-SIGNATURES = {item.id: item for item in load()}
+SIGNATURES = {item.id: item for item in (*load(), *WATCHED)}
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,8 @@ class Stages:
     """Value of a secret."""
     changed: Callable[[str], None]
     """The run has something new to show."""
+    turn: Callable[[], Awaitable[None]]
+    """Waits until this run may be launched again, so that a fleet does not start all at once."""
     evidence: Path
 
 
@@ -125,7 +130,10 @@ class Supervisor:
         reader = Reader(stages.store, run, self.job, stages.rules, stages.clock)
         reader.changed = lambda: stages.changed(run.id)
         self.reader = reader
-        witness = Witness(run, self.job, stages.machine, stages.gpus)
+        witness = Witness(
+            run, self.job, stages.link, stages.clock, reader.vigil,
+            stages.machine, stages.gpus, stages.evidence,
+        )  # fmt: skip
         known = {one.fingerprint for one in self.view.incidents}
         for finding in await asyncio.to_thread(reader.replay):
             if finding.fingerprint not in known:
@@ -162,7 +170,8 @@ class Supervisor:
                         await self._inbox.put(event)
                     case _:
                         pass
-        except TargetError as error:
+        except CallFailed as error:
+            # The target was asked and has no such attempt; not seeing it would say nothing.
             gone = RelayGone(reason=str(error), at=stages.clock.now())
             await self._over(gone, reader, witness)
 
@@ -241,6 +250,8 @@ class Supervisor:
             result = await self._persist_in(action)
             if result is not None:
                 await self._inbox.put(result)  # the decision on it marks the action done
+            if isinstance(result, LaunchFailed):
+                return
 
     async def _persist_in(self, action: Action) -> Input | None:
         """Do one action; while the target cannot be reached, again and again."""
@@ -257,8 +268,10 @@ class Supervisor:
                 delay_s = min(2 * delay_s, RETRY_MOST_S)
             except OrchError as error:
                 logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
-                if action.kind is ActionKind.LAUNCH:
+                if action.kind is ActionKind.LAUNCH or isinstance(error, PreflightRefused):
                     return LaunchFailed(text=str(error))
+                if action.kind is ActionKind.STOP:
+                    return StopDone()
                 await store.actions.done(action, error=str(error))
         return None
 
@@ -269,6 +282,7 @@ class Supervisor:
                 return await self._launch()
             case ActionKind.RELAUNCH:
                 await stages.clock.sleep(max(0.0, (action.at or 0.0) - stages.clock.now()))
+                await stages.turn()
                 return BackoffOver()
             case ActionKind.STOP:
                 if (launching := self._acting.get(ActionKind.LAUNCH)) is not None:
@@ -279,15 +293,21 @@ class Supervisor:
                 return StopDone()
             case ActionKind.END_REMAINS:
                 await end(stages.link, self.job, run, grace_s=REMAINS_GRACE_S)
+                if not run.state.ended:
+                    await self._require_fit()
                 return None
             case ActionKind.COLLECT_EVIDENCE:
-                await self._collect(action)
+                file = stages.evidence / f"{action.run}.{action.attempt}.json"
+                await collect(stages.link, file)
                 return None
             case ActionKind.DEPLOY:
                 raise AssertionError("a run is deployed before it is stored")
 
     async def _launch(self) -> Launched:
         run, stages = self.view.run, self._stages
+        if self.job.adopts is not None:
+            answer = await adopt(stages.link, self.job, run, self.job.adopts)
+            return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
         secrets = {name: value for name in self.job.secrets if (value := stages.lookup(name))}
         spec = launch_spec(self.job, run, await self._release(run), secrets)
         answer = await launch(stages.link, spec)
@@ -298,12 +318,10 @@ class Supervisor:
             return None
         return await self._stages.store.releases.find(self.job.name, run.target, run.release)
 
-    async def _collect(self, action: Action) -> None:
-        """What the target says of itself at the failure, before anything is launched again."""
-        found = {op: await self._stages.link.call(op) for op in ("processes", "sessions")}
-        file = self._stages.evidence / f"{action.run}.{action.attempt}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found, indent=1))
-        if self.job.adopts is not None:
-            answer = await adopt(stages.link, self.job, run, self.job.adopts)
-            return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
+    async def _require_fit(self) -> None:
+        """A relaunch asks what a first launch asked; PreflightRefused where it is not so."""
+        run, stages = self.view.run, self._stages
+        release = await self._release(run)
+        checks = await preflight(stages.link, self.job, run, release, now=stages.clock.now())
+        if not run.forced:
+            require(checks)

@@ -25,6 +25,7 @@ from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.views import incident_view, run_view
 from orchestrator.store.store import Store
 from orchestrator.supervise import Stages, Supervisor
@@ -52,6 +53,7 @@ class Crew:
     ) -> None:
         self._store, self._board, self._fleet, self._clock = store, board, fleet, clock
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
+        self._gate = Gate(clock)
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bells: defaultdict[str, Bell] = defaultdict(Bell)
@@ -184,6 +186,7 @@ class Crew:
             policy=self._policy,
             lookup=self._environment.lookup,
             changed=self._changed,
+            turn=self._gate.turn,
             evidence=self._evidence,
         )
 

@@ -1,0 +1,125 @@
+"""What a restart policy promises, with the real daemon and real attempts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.acceptance.conftest import MakeOrch, Orch, local_job
+from tests.acceptance.test_crash_story import firing
+from tests.lab.receiver import Received, Receiver
+
+Story = Callable[..., Orch]
+
+
+def policy(backoff: str = "200ms") -> str:
+    """A restart policy of the job."""
+    rule = f"on: [infra], max_attempts: 3, within: 1h, backoff: {backoff}"
+    return f"    restart: {{{rule}}}\n"
+
+
+def evidence(orch: Orch) -> list[Path]:
+    """The files of what targets said at failures, in order."""
+    return sorted(Path(orch.env["XDG_STATE_HOME"]).glob("orch/*/evidence/*.json"))
+
+
+def told(received: list[Received]) -> list[str]:
+    """What alerts say happens next."""
+    return [one.json["alerts"][0]["annotations"]["description"] for one in received]
+
+
+def test_infra_failure_is_restarted_with_evidence_first(story: Story, receiver: Receiver) -> None:
+    """Attempt 2 runs in the same run folder with ORCH_ATTEMPT=2, finishes, and resolves."""
+    orch = story("python3 -m played infra --fail 1", policy())
+    orch("run", timeout_s=90)
+    shown = orch.json("show", "@1")
+    assert (shown["state"], shown["attempt"]) == ("finished", 2)
+    first, second = (
+        orch("logs", "@1", "--attempt", number, "--raw").stdout.splitlines()[0] for number in "12"
+    )
+    folder = shown["directory"]
+    assert (first, second) == (f"attempt 1 in {folder}", f"attempt 2 in {folder}")
+    (kept,) = evidence(orch)
+    assert kept.name == f"{shown['id']}.1.json"
+    found = json.loads(kept.read_text())
+    assert {"processes", "sessions", "gpus"} <= set(found)
+    alerts = receiver.wait_for(2)
+    assert [one.json["status"] for one in alerts] == ["firing", "resolved"]
+    assert "Restarting, rendezvous_or_port (infra): attempt 2 of 3" in told(alerts)[0]
+
+
+def test_budget_is_spent_and_said(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """After three attempts in the window the run has failed; the second alert says so."""
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("100ms")))
+    orch("run", check=100, timeout_s=90)
+    shown = orch.json("show", "@1")
+    assert (shown["state"], shown["attempt"]) == ("failed", 3)
+    seen = Path(shown["directory"]) / "attempts"
+    assert seen.read_text().split() == ["1", "2", "3"]
+    alerts = receiver.wait_for(2, where=firing)
+    assert "3 attempts within 1 h; that is all there may be" in told(alerts)[1]
+    assert [one["occurrences"] for one in orch.json("incidents")["incidents"]] == [3]
+    assert len(evidence(orch)) == 2
+
+
+def test_code_93_and_unnamed_failures_are_not_restarted(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """Exit code 93 asks for no restart, and a SIGKILL is not among `restart.on`."""
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --code 93", policy()))
+    orch("run", check=100)
+    assert orch.json("show", "@1")["attempt"] == 1
+    assert "Not restarted: exit code 93" in told(receiver.wait_for(1, where=firing))[0]
+    file = orch.folder / "inventory.yaml"
+    file.write_text(file.read_text().replace("infra --code 93", "sigkill_self"))
+    orch("run", check=100)
+    assert orch.json("show", "@1")["attempt"] == 1
+    assert "not among the job's restart.on" in told(receiver.wait_for(2, where=firing))[1]
+
+
+def test_stop_during_backoff_stops(make_orch: MakeOrch, short_folder: Path) -> None:
+    """`orch stop` while the next attempt waits ends the run: no attempt follows, ever."""
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("1h")))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    orch("stop", run)
+    shown = orch.json("show", run)
+    assert (shown["state"], shown["attempt"]) == ("stopped", 1)
+    orch("daemon", "stop")
+    assert orch.json("show", run)["state"] == "stopped"
+    assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1"]
+
+
+def test_backoff_outlives_the_daemon(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """A daemon stopped during back-off is followed by one that starts attempt 2, once."""
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 1", policy("2s")))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    orch("daemon", "stop")
+    orch("wait", run, "--timeout", "60", timeout_s=90)
+    shown = orch.json("show", run)
+    assert (shown["state"], shown["attempt"]) == ("finished", 2)
+    assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1", "2"]
+    assert len(receiver.wait_for(1, where=firing)) == 1
+
+
+def test_foreign_session_blocks_the_relaunch(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """What somebody else started in the session's name stays, and the alert names it."""
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("3s")))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    orch(
+        *("exec", "local", "--", "sh", "-c"),
+        "tmux kill-session -t dflash; tmux new-session -d -s dflash sleep 300",
+    )
+    orch("wait", run, "--timeout", "60", timeout_s=90, check=100)
+    assert orch.json("show", run)["attempt"] == 2
+    refused = receiver.wait_for(2, where=firing)[1].json["alerts"][0]
+    assert refused["labels"]["alertname"] == "launch_failed"
+    assert "dflash" in refused["annotations"]["description"]
+    orch("exec", "local", "--", "tmux", "has-session", "-t", "dflash")
