@@ -9,7 +9,11 @@ from tests.acceptance.conftest import ALERTS, MakeOrch, Orch
 from tests.lab.lab import Lab
 from tests.lab.receiver import Receiver
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 COUNT = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done"
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
 
+pytestmark = pytest.mark.timeout(240)  # many commands, each a process, on a busy machine
+
 BASH = """
 source "$1"
 shift
@@ -21,7 +23,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 @pytest.fixture
 def orch(make_orch: MakeOrch, short_folder: Path) -> Orch:
     """An `orch` with one job, and its program in the PATH as a shell would find it."""
-    made = make_orch(local_job(short_folder, "python3 -m played finish"))
+    made = make_orch(local_job(short_folder, "python3 -m played steps --count 1"))
     folder = made.folder / "bin"
     folder.mkdir()
     program = folder / "orch"

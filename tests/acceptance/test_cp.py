@@ -11,7 +11,11 @@ import pytest
 from tests.acceptance.conftest import MakeOrch, Orch
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 
 @pytest.fixture(params=["200", "201"])

@@ -10,7 +10,11 @@ from tests.conftest import TmuxCall
 from tests.lab import host as lab_host
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 CT200 = "box/pct:200"
 

@@ -8,7 +8,11 @@ import pytest
 from tests.acceptance.conftest import MakeOrch, Orch, lab_job
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 
 def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -20,7 +24,9 @@ def test_a_good_target_is_good_to_the_last_check(lab: Lab, make_orch: MakeOrch) 
     """Way in, tmux, clock, disk, interpreter, packages and GPUs are named, and nothing refuses."""
     lab.gpus.set_idle(2)
     orch = make_orch(
-        lab_job(lab, "python3 -m played finish", "    preflight: {packages: {pip: '>=1'}}\n")
+        lab_job(
+            lab, "python3 -m played steps --count 1", "    preflight: {packages: {pip: '>=1'}}\n"
+        )
     )
     checks = by_name(orch.json("doctor", check=None))
     assert checks["target ct200"]["text"].startswith("ct200 answers by Python 3.")
@@ -38,7 +44,7 @@ def test_a_good_target_is_good_to_the_last_check(lab: Lab, make_orch: MakeOrch) 
 def test_each_fault_has_its_remedy(lab: Lab, make_orch: MakeOrch, free_port: int) -> None:
     """No host at an address, no interpreter, a package that is not there, too little disk."""
     more = "    preflight: {packages: {no-such-package: '>=1'}, min_free_disk: 900000GiB}\n"
-    inventory = lab_job(lab, "python3 -m played finish", more)
+    inventory = lab_job(lab, "python3 -m played steps --count 1", more)
     inventory = inventory.replace(
         "targets:\n",
         f"  gone: {{hostname: 127.0.0.1, port: {free_port}, known_hosts: {lab.host.known_hosts}}}\n"

@@ -6,7 +6,11 @@ from tests.acceptance.conftest import Orch
 from tests.conftest import TmuxCall
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 
 @pytest.fixture

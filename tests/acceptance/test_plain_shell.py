@@ -10,7 +10,11 @@ from tests.lab.receiver import Receiver
 
 Tell = Callable[..., Orch]
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 HIDE = """
 # The stand-in for nvidia-smi is a Python program, which the real one is not.

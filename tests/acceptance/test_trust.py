@@ -9,13 +9,17 @@ from tests.acceptance.conftest import MakeOrch, Orch, lab_job
 from tests.conftest import TmuxCall
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.xdist_group("lab"),
+    pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
+]
 
 
 @pytest.fixture
 def stranger(lab: Lab, make_orch: MakeOrch, known: Path) -> Orch:
     """An `orch` whose inventory names a host with an unknown key."""
-    inventory = lab_job(lab, "python3 -m played finish").replace(
+    inventory = lab_job(lab, "python3 -m played steps --count 1").replace(
         str(lab.host.known_hosts), str(known)
     )
     return make_orch(inventory)
