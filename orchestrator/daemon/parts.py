@@ -16,12 +16,29 @@ from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.deploy.bundle import Bundle
+from orchestrator.deploy.hashes import HashCache
 from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
 
 EVIDENCE_FOLDER = "evidence"
+HASH_CACHE = "hashes.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packages:
+    """What is known of packages from earlier deploys."""
+
+    hashes: HashCache
+    deployed: dict[tuple[str, str], Bundle] = field(default_factory=dict)
+    """What went to a target's working folder last, in this daemon's life."""
+
+    @classmethod
+    def of(cls, state_folder: Path) -> "Packages":
+        """As an earlier daemon left it."""
+        return cls(hashes=HashCache(state_folder / HASH_CACHE))
 
 
 @dataclass(kw_only=True)
@@ -39,6 +56,7 @@ class Parts:
     crew: Crew
     started_at: float
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    packages: Packages
     busy: set[str] = field(default_factory=set)
     """Jobs with a deploy or a launch under way."""
 
@@ -103,6 +121,7 @@ class Parts:
                 environment=environment,
                 outbox=outbox,
                 crew=crew,
+                packages=Packages.of(location.state_folder),
                 started_at=clock.now(),
             )
 

@@ -20,7 +20,6 @@ from orchestrator.deploy.release import DeployPlan, DeployProgress
 from orchestrator.store.history import ReleaseEntry
 
 Message = dict[str, Any]
-HASH_CACHE = "hashes.json"
 
 logger = logging.getLogger(__name__)
 
@@ -60,12 +59,13 @@ async def plan_job(parts: Parts, job: Job) -> list[Planned]:
             f"The job {job.name} has no `package`, so there is nothing to deploy.",
             remedy=f"Add `package: FOLDER` to jobs.{job.name}, or just `orch run`.",
         )
-    cache = parts.location.state_folder / HASH_CACHE
+    cache = parts.packages.hashes
     bundle = await asyncio.to_thread(collect, job, cache=cache, now=parts.clock.now())
 
     async def one(target: Target) -> Planned:
         single = on_target(job, target)
-        plan = await releases.plan(parts.fleet.link(target), single, bundle)
+        base = parts.packages.deployed.get((target.name, job.workdir))
+        plan = await releases.plan(parts.fleet.link(target), single, bundle, base)
         return Planned(job=single, bundle=bundle, plan=plan)
 
     return list(await asyncio.gather(*(one(target) for target in job.targets)))
@@ -80,7 +80,7 @@ async def deploy_job(parts: Parts, planned: list[Planned]) -> AsyncGenerator[Mes
             async with asyncio.TaskGroup() as group:
                 for one in planned:
                     group.create_task(_deploy_one(parts, one, news))
-                group.create_task(_keep_code(parts, planned[0].bundle))
+                group.create_task(_keep_code(parts, planned[0]))
         finally:
             await news.put(None)
 
@@ -120,6 +120,7 @@ async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Messag
                 "stage": progress.stage,
                 "sent_bytes": progress.bytes_sent,
                 "total_bytes": progress.bytes_total,
+                "bytes_per_s": round(progress.bytes_per_s),
             }
         news.put_nowait({**message, "job": job.name, "target": target.name})
 
@@ -130,6 +131,7 @@ async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Messag
             release = await releases.deploy(caller, *args, inventory=digest)
     else:
         release = await releases.deploy(link, *args, inventory=digest)
+    parts.packages.deployed[target.name, job.workdir] = planned.bundle
     await _remember(parts, planned, release)
     await news.put(
         {
@@ -144,10 +146,12 @@ async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Messag
     )
 
 
-async def _keep_code(parts: Parts, bundle: Bundle) -> None:
+async def _keep_code(parts: Parts, planned: Planned) -> None:
     """Keep the code here, so that two releases can be compared; a deploy never fails for it."""
+    bundle, job = planned.bundle, planned.job
+    base = parts.packages.deployed.get((job.target.name, job.workdir))
     try:
-        await asyncio.to_thread(code.keep, code_folder(parts), bundle)
+        await asyncio.to_thread(code.keep, code_folder(parts), bundle, base)
     except OSError as error:
         logger.warning("code.not_kept", extra={"release": bundle.digest, "why": str(error)})
 

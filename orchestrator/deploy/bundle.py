@@ -1,19 +1,18 @@
 """Turns a package's folder into a bundle: what would be shipped, and the digest of all of it.
 
-Owns what is left out, what is refused and the cache of hashes. Talks to no target.
+Owns what is left out and what is refused. Talks to no target.
 """
 
-import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Setup
-from orchestrator.deploy.hashes import HashCache
+from orchestrator.deploy.hashes import HashCache, Made, Source, identity_of
 from orchestrator.deploy.ignore import Ignore
 from orchestrator.probe import manifest as wire
 
@@ -28,10 +27,10 @@ class Bundle:
 
     digest: str
     manifest: wire.Manifest
-    packed: str
-    """The manifest as it travels."""
-    sources: dict[str, bytes] = field(repr=False)
-    """SHA-256 of a file -> a path here that held it."""
+    lines: frozenset[str] = field(repr=False)
+    """The entries as lines of the manifest's canonical text."""
+    sources: dict[str, Source] = field(repr=False)
+    """By SHA-256."""
     folder: str
 
     @property
@@ -49,42 +48,53 @@ class Bundle:
         """Of all files together."""
         return sum(e.size for e in self.manifest.entries if e.kind == wire.FILE)
 
+    def told_whole(self) -> dict[str, Any]:
+        """The manifest as it travels to a target that has nothing of it."""
+        return {"whole": wire.pack(self.manifest.encode())}
 
-def collect(job: Job, *, cache: Path, now: float) -> Bundle:
+    def told_since(self, base: "Bundle") -> dict[str, Any]:
+        """The manifest as it travels to a target that has the release of another bundle."""
+        gone, new = base.lines - self.lines, self.lines - base.lines
+        return {
+            "base": base.digest,
+            "header": self.manifest.header(),
+            "drop": [entry.path for entry in wire.entries_of(gone)],
+            "add": sorted(new),
+        }
+
+
+def collect(job: Job, *, cache: HashCache, now: float) -> Bundle:
     """The bundle of a job's package; DeployError names everything that cannot be shipped.
 
-    `cache` is a file of the state folder in which hashes are kept between calls; `now` is unix
-    seconds, taken before the call. Blocks: hashes what changed since the last call.
+    `now` is unix seconds, taken before the call. Blocks: hashes what `cache` does not know.
     """
     if job.package is None:
         raise DeployError(
             f"job {job.name} has no package to deploy.",
             remedy="Name its folder under `package:` in the inventory.",
         )
-    hashes = HashCache.load(cache, now)
-    walk = _Walk(hashes)
+    walk = _Walk(cache, now)
     name = Path(job.package).name
     package = os.fsencode(job.package)
     shared = tuple(sorted(job.shared))
-    walk.tree(package, name, Ignore.of(package, (*job.exclude, *(f"/{s}" for s in shared))))
+    exclude = (*job.exclude, *(f"/{s}" for s in shared))
+    walk.tree(package, name, Ignore.of(package, exclude, cache.verdicts))
     if job.wheelhouse is not None:
         walk.tree(os.fsencode(job.wheelhouse), wire.WHEELS, Ignore.none())
     walk.refuse_if_needed(job)
     setup = _setup_of(job.setup, name, walk)
-    manifest = wire.Manifest(name, tuple(sorted(walk.entries)), setup, shared)
-    encoded = manifest.encode()
-    packed = wire.pack(encoded)
-    if len(walk.entries) > MAX_FILES or len(packed) > wire.MAX_MANIFEST_BYTES * 4 // 3:
+    manifest = wire.Manifest(name, tuple(walk.entries), setup, shared)
+    encoded = wire.join(manifest.header(), walk.lines)
+    if len(walk.entries) > MAX_FILES or len(encoded) > wire.MAX_MANIFEST_BYTES:
         raise DeployError(
             f"the package {job.package} has {len(walk.entries)} files;"
             f" at most {MAX_FILES} are shipped.",
             remedy="Name what the job does not need in .gitignore or under `exclude:`.",
         )
-    hashes.save(cache)
     return Bundle(
         digest=wire.digest_of(encoded),
         manifest=manifest,
-        packed=packed,
+        lines=frozenset(walk.lines),
         sources=walk.sources,
         folder=job.package,
     )
@@ -112,106 +122,133 @@ def _setup_of(setup: Setup | None, name: str, walk: "_Walk") -> dict[str, Any] |
 class _Walk:
     """Gathers the entries of folders, and every reason why they cannot be shipped."""
 
-    def __init__(self, hashes: HashCache) -> None:
+    def __init__(self, cache: HashCache, now: float) -> None:
         self.entries: list[wire.Entry] = []
-        self.sources: dict[str, bytes] = {}
+        self.lines: list[str] = []
+        self.sources: dict[str, Source] = {}
         self.problems: list[str] = []
-        self._hashes = hashes
+        self._cache = cache
+        self._now = now
+        self._seen: set[bytes] = set()
 
     def tree(self, root: bytes, name: str, ignore: Ignore) -> None:
         """Add a folder under `name`."""
         if not os.path.isdir(root):  # noqa: PTH112  a bytes path
             self.problems.append(f"{_shown(root)} is no folder")
             return
-        self._hashes.walks(root)
-        for found in self._below(root, b"", ignore):
-            self._add(name, found)
+        self._seen = set()
+        self._below(root, b"", name, ignore)
+        self._cache.walked(root, self._seen)
 
-    def _below(self, root: bytes, inside: bytes, ignore: Ignore) -> Iterator["_Found"]:
-        folder = os.path.join(root, inside) if inside else root  # noqa: PTH118  a bytes path
+    def _below(self, folder: bytes, inside: bytes, name: str, ignore: Ignore) -> bool:
+        """Add what a folder holds; whether that is anything."""
         ignore = ignore.entering(folder, inside)
         try:
             with os.scandir(folder) as listing:
-                children = sorted(listing, key=lambda child: child.name)
+                children = list(listing)
         except OSError as exc:
             self.problems.append(f"{_shown(folder)} cannot be read ({exc.strerror})")
-            return
+            return False
+        anything = False
+        prefix = inside + b"/" if inside else b""
         for child in children:
-            path = inside + b"/" + child.name if inside else child.name
+            path = prefix + child.name
             is_folder = child.is_dir(follow_symlinks=False)
             if ignore.leaves_out(path, child.name, is_folder=is_folder):
                 continue
             if is_folder:
-                below = list(self._below(root, path, ignore))
-                yield from below
-                if below or os.listdir(child.path):  # noqa: PTH208  a bytes path
+                if self._below(child.path, path, name, ignore):
+                    anything = True
+                    continue
+                if os.listdir(child.path):  # noqa: PTH208  a bytes path
                     continue
             try:
-                yield _Found(path, child.path, child.stat(follow_symlinks=False))
+                found = child.stat(follow_symlinks=False)
             except FileNotFoundError:  # gone since the folder was listed: it is not shipped
                 continue
+            anything = True
+            if not self._add_known(name, child.path, found):
+                self._add(name, path, child.path, found)
+        return anything
 
-    def _add(self, name: str, found: "_Found") -> None:
-        path = f"{name}/{found.inside.decode('utf-8', 'surrogateescape')}"
-        mode = stat.S_IMODE(found.stat.st_mode) & 0o777
-        match stat.S_IFMT(found.stat.st_mode):
-            case stat.S_IFREG:
-                self._add_file(path, mode, found)
+    def _add_known(self, name: str, path: bytes, found: os.stat_result) -> bool:
+        """Add a file as an earlier walk saw it; False where it is none of those."""
+        made = self._cache.made.get(path)
+        if made is None or made.name != name or made.source.identity != identity_of(found):
+            return False
+        self._seen.add(path)
+        self.entries.append(made.entry)
+        self.lines.append(made.line)
+        self.sources[made.entry.content] = made.source
+        return True
+
+    def _add(self, name: str, inside: bytes, path: bytes, found: os.stat_result) -> None:
+        if stat.S_ISREG(found.st_mode):
+            self._add_file(name, inside, path, found)
+            return
+        shown = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
+        match stat.S_IFMT(found.st_mode):
             case stat.S_IFLNK:
-                self._add_link(path, found)
+                self._add_link(shown, inside, path)
             case stat.S_IFDIR:
-                self.entries.append(wire.Entry(path, wire.FOLDER, mode, 0, ""))
+                mode = stat.S_IMODE(found.st_mode) & 0o777
+                self._take(wire.Entry(shown, wire.FOLDER, mode, 0, ""))
             case kind:
                 word = _KINDS.get(kind, "special file")
-                self.problems.append(f"{_shown(found.path)} is a {word}, which cannot be shipped")
+                self.problems.append(f"{_shown(path)} is a {word}, which cannot be shipped")
 
-    def _add_file(self, path: str, mode: int, found: "_Found") -> None:
-        size = found.stat.st_size
-        if size > MAX_FILE_BYTES:
+    def _take(self, entry: wire.Entry) -> str:
+        line = wire.line_of(entry)
+        self.entries.append(entry)
+        self.lines.append(line)
+        return line
+
+    def _add_file(self, name: str, inside: bytes, path: bytes, found: os.stat_result) -> None:
+        self._seen.add(path)
+        identity = identity_of(found)
+        if found.st_size > MAX_FILE_BYTES:
             self.problems.append(
-                f"{_shown(found.path)} has {size / 1e9:.1f} GB;"
+                f"{_shown(path)} has {found.st_size / 1e9:.1f} GB;"
                 f" a file of a package has {MAX_FILE_BYTES / 1e9:.1f} GB at most"
             )
             return
         try:
-            digest = self._hashes.of(found.path, found.stat)
+            digest, settled = self._cache.of(path, identity, self._now)
         except OSError as exc:
-            self.problems.append(f"{_shown(found.path)} cannot be read ({exc.strerror})")
+            self.problems.append(f"{_shown(path)} cannot be read ({exc.strerror})")
             return
-        self.entries.append(wire.Entry(path, wire.FILE, mode, size, digest))
-        self.sources.setdefault(digest, found.path)
+        shown = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
+        mode = stat.S_IMODE(found.st_mode) & 0o777
+        entry = wire.Entry(shown, wire.FILE, mode, found.st_size, digest)
+        source = Source(path=path, identity=identity)
+        line = self._take(entry)
+        self.sources[digest] = source
+        if settled:
+            self._cache.made[path] = Made(name=name, source=source, entry=entry, line=line)
 
-    def _add_link(self, path: str, found: "_Found") -> None:
-        target = os.readlink(found.path)  # noqa: PTH115  a bytes path
-        here = os.path.dirname(found.inside)  # noqa: PTH120  a bytes path
+    def _add_link(self, shown: str, inside: bytes, path: bytes) -> None:
+        target = os.readlink(path)  # noqa: PTH115  a bytes path
+        here = os.path.dirname(inside)  # noqa: PTH120  a bytes path
         landing = os.path.normpath(os.path.join(here, target))  # noqa: PTH118  a bytes path
         if target.startswith(b"/") or landing == b".." or landing.startswith(b"../"):
             self.problems.append(
-                f"{_shown(found.path)} is a link out of the package, to {_shown(target)}"
+                f"{_shown(path)} is a link out of the package, to {_shown(target)}"
             )
             return
         text = target.decode("utf-8", "surrogateescape")
-        self.entries.append(wire.Entry(path, wire.LINK, 0, len(target), text))
+        self._take(wire.Entry(shown, wire.LINK, 0, len(target), text))
 
     def refuse_if_needed(self, job: Job) -> None:
         """DeployError with everything that was found wrong, at once."""
         if not self.problems:
             return
-        shown = "; ".join(self.problems[:_SHOWN])
+        shown = "; ".join(sorted(self.problems)[:_SHOWN])
         more = len(self.problems) - _SHOWN
         rest = f"; and {more} more" if more > 0 else ""
         raise DeployError(
             f"the package {job.package} cannot be shipped: {shown}{rest}.",
             remedy="Change them, or name them in .gitignore or under `exclude:`.",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    inside: bytes
-    """Relative to the folder that is shipped."""
-    path: bytes
-    stat: os.stat_result
 
 
 _KINDS: dict[int, str] = {
@@ -229,36 +266,44 @@ def _shown(path: bytes) -> str:
 
 
 def read_pieces(
-    bundle: Bundle, wanted: list[str], *, piece_bytes: int, on_read: Callable[[int], None]
-) -> Iterator[bytes]:
-    """Chunks of records for the wanted files, `piece_bytes` of content each or a little more.
+    bundle: Bundle, wanted: Iterable[str], *, piece_bytes: int
+) -> Iterator[tuple[bytes, int]]:
+    """Pieces of records for the wanted files, of `piece_bytes` or a little more, one by one.
 
-    DeployError where a file no longer is what was hashed; memory stays flat.
+    With each the bytes of content in it. DeployError where a file no longer is what was hashed;
+    memory stays flat.
     """
     pending: list[bytes] = []
-    held = 0
+    held = content = 0
     for sha in wanted:
-        path = bundle.sources[sha]
-        try:
-            with open(path, "rb") as file:  # noqa: PTH123  a bytes path
-                seen, offset = hashlib.sha256(), 0
-                while part := file.read(piece_bytes - held):
-                    seen.update(part)
-                    pending.append(wire.record(sha, offset, part))
-                    offset += len(part)
-                    held += len(part)
-                    on_read(len(part))
-                    if held >= piece_bytes:
-                        yield b"".join(pending)
-                        pending, held = [], 0
-        except OSError as exc:
-            raise DeployError(
-                f"{_shown(path)} cannot be read any more ({exc.strerror}).",
-                remedy="Deploy again.",
-            ) from exc
-        if seen.hexdigest() != sha:
-            raise DeployError(
-                f"{_shown(path)} changed while it was being sent.", remedy="Deploy again."
-            )
+        offset = 0
+        for part in _parts_of(bundle.sources[sha], piece_bytes):
+            pending.append(wire.record(sha, offset, part))
+            offset += len(part)
+            content += len(part)
+            held += len(pending[-1])
+            if held >= piece_bytes:
+                yield b"".join(pending), content
+                pending, held, content = [], 0, 0
     if pending:
-        yield b"".join(pending)
+        yield b"".join(pending), content
+
+
+def _parts_of(source: Source, size: int) -> Iterator[bytes]:
+    """A file's content; what it is was hashed before and is hashed again where it arrives."""
+    changed = DeployError(
+        f"{_shown(source.path)} changed while it was being sent.", remedy="Deploy again."
+    )
+    try:
+        with open(source.path, "rb") as file:  # noqa: PTH123  a bytes path
+            if identity_of(os.fstat(file.fileno())) != source.identity:
+                raise changed
+            while part := file.read(size):
+                yield part
+            if identity_of(os.fstat(file.fileno())) != source.identity:
+                raise changed
+    except OSError as exc:
+        raise DeployError(
+            f"{_shown(source.path)} cannot be read any more ({exc.strerror}).",
+            remedy="Deploy again.",
+        ) from exc

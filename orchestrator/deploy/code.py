@@ -1,14 +1,14 @@
 """The code of releases as it is kept here, so that two of them can be compared without a target.
 
-Owns one file a release in the state folder: its manifest, and the text of its small files. The
-comparison says which files changed, and how their lines did.
+Owns two files a release in the state folder: its entries, and the texts of its small files that no
+release before it had. The comparison says which files changed, and how their lines did.
 """
 
 import difflib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,9 @@ MAX_TEXT_BYTES = 128 * 1024
 MAX_TEXTS_BYTES = 8 * 1024 * 1024
 MAX_DIFF_LINES = 400
 _SUFFIX = ".code.zst"
+_TEXTS = ".texts.zst"
+_MOST_PACKS = 50
+"""A release whose texts lie in more files than this gets them in one of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +62,47 @@ class _Code:
     """SHA-256 -> text."""
 
 
-def keep(folder: Path, bundle: Bundle) -> None:
-    """Keep a release's code in `folder`, once. Blocks; OSError where the disk takes no more."""
+def keep(folder: Path, bundle: Bundle, base: Bundle | None = None) -> None:
+    """Keep a release's code in `folder`, once. Blocks; OSError where the disk takes no more.
+
+    `base`: a bundle that was kept before; what it has is not kept a second time.
+    """
     path = folder / f"{bundle.digest}{_SUFFIX}"
     if path.exists():
         return
-    entries = [tuple(entry) for entry in bundle.manifest.entries]
-    document = {"v": 1, "entries": entries, "texts": dict(_texts(bundle))}
-    packed = zstandard.compress(json.dumps(document).encode("ascii"), 3)
+    packs = _packs(folder, base.digest) if base is not None else None
+    had = base.sources if base is not None and packs is not None else {}
+    texts = dict(_texts(bundle, had))
+    packs = packs or []
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if texts:
+        packs = [*packs, bundle.digest]
+        _write(folder / f"{bundle.digest}{_TEXTS}", json.dumps(texts).encode("ascii"))
+    head = json.dumps({"v": 2, "packs": packs})
+    _write(path, "\n".join([head, *bundle.lines]).encode("ascii"))
+
+
+def _write(path: Path, content: bytes) -> None:
     part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(packed)
+    part.write_bytes(zstandard.compress(content, 1))
     part.rename(path)
+
+
+def _packs(folder: Path, digest: str) -> list[str] | None:
+    """Releases with which the texts of one are kept; None where it is not, or in too many."""
+    read = _read(folder, digest)
+    return read[0] if read is not None and len(read[0]) < _MOST_PACKS else None
+
+
+def _read(folder: Path, digest: str) -> tuple[list[str], list[str]] | None:
+    """Packs and lines of a release that is kept."""
+    try:
+        packed = (folder / f"{digest}{_SUFFIX}").read_bytes()
+        head, *lines = zstandard.decompress(packed).decode("ascii").split("\n")
+        document = json.loads(head)
+    except (OSError, ValueError, zstandard.ZstdError):
+        return None
+    return (document["packs"], lines) if document["v"] == 2 else None
 
 
 def kept(folder: Path) -> tuple[str, ...]:
@@ -79,8 +111,12 @@ def kept(folder: Path) -> tuple[str, ...]:
 
 
 def forget(folder: Path, digest: str) -> None:
-    """Keep a release's code no longer."""
+    """Keep a release's code no longer, nor the texts that only it had."""
     (folder / f"{digest}{_SUFFIX}").unlink(missing_ok=True)
+    needed = {pack for other in kept(folder) for pack in (_packs(folder, other) or ())}
+    for path in folder.glob(f"*{_TEXTS}"):
+        if path.name.removesuffix(_TEXTS) not in needed:
+            path.unlink()
 
 
 def compare(folder: Path, before: str, after: str) -> CodeDifference | None:
@@ -125,15 +161,21 @@ def _text(entry: tuple[str, int, str] | None, code: _Code) -> str | None:
     return code.texts.get(entry[2]) if entry[0] == wire.FILE else None
 
 
-def _texts(bundle: Bundle) -> Iterator[tuple[str, str]]:
+def _texts(bundle: Bundle, had: Container[str]) -> Iterator[tuple[str, str]]:
     """The small text files of a bundle, as they were when it was made."""
     left = MAX_TEXTS_BYTES
-    for entry in sorted(bundle.manifest.entries, key=lambda entry: entry.size):
-        if entry.kind != wire.FILE or not 0 < entry.size <= min(MAX_TEXT_BYTES, left):
-            continue
+    wanted = [
+        entry
+        for entry in bundle.manifest.entries
+        if 0 < entry.size <= MAX_TEXT_BYTES and entry.kind == wire.FILE and entry.content not in had
+    ]
+    for entry in sorted(wanted, key=lambda entry: entry.size):
+        if entry.size > left:
+            break
         try:
-            content = Path(os.fsdecode(bundle.sources[entry.content])).read_bytes()
-        except (OSError, KeyError):
+            path = bundle.sources[entry.content].path
+            content = Path(os.fsdecode(path)).read_bytes()
+        except OSError:
             continue
         text = _as_text(content)
         # A file that was edited meanwhile is not the one that was shipped.
@@ -154,11 +196,17 @@ def _as_text(content: bytes) -> str | None:
 
 
 def _load(folder: Path, digest: str) -> _Code | None:
-    try:
-        packed = (folder / f"{digest}{_SUFFIX}").read_bytes()
-        document = json.loads(zstandard.decompress(packed))
-    except (OSError, ValueError, zstandard.ZstdError):
+    read = _read(folder, digest)
+    if read is None:
         return None
-    entries = [wire.Entry(*row) for row in document["entries"] if row[1] != wire.FOLDER]
+    packs, lines = read
+    texts: dict[str, str] = {}
+    for pack in packs:
+        try:
+            packed = (folder / f"{pack}{_TEXTS}").read_bytes()
+            texts |= json.loads(zstandard.decompress(packed))
+        except (OSError, ValueError, zstandard.ZstdError):
+            continue
+    entries = (entry for entry in wire.entries_of(lines) if entry.kind != wire.FOLDER)
     contents = {entry.path: (entry.kind, entry.mode, entry.content) for entry in entries}
-    return _Code(contents=contents, texts=document["texts"])
+    return _Code(contents=contents, texts=texts)

@@ -1,64 +1,115 @@
-"""Hashes of files, kept between deploys, so that only what changed is read again.
+"""What is known of the files of packages from earlier deploys, so that only what changed is read.
 
-Owns the cache file. A file counts as unchanged while size, inode and both time stamps are.
+Owns the cache file and its image in memory. A file counts as unchanged while size, inode and both
+time stamps are.
 """
 
 import hashlib
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+from orchestrator.probe import manifest as wire
 
 _VERSION = 1
 _SETTLED_S = 0.1
 """A file changed more recently may change again within one tick of its time stamp."""
 
+_UNSAVED_PART = 0.02
+_UNSAVED_BYTES = 16 * 1024 * 1024
+
+Identity = tuple[int, int, int, int]
+
+
+def identity_of(stat: os.stat_result) -> Identity:
+    """Whatever changes when a file does."""
+    return (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file here that held a content when it was hashed."""
+
+    path: bytes
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a walk made of a file."""
+
+    name: str
+    """Of the package."""
+    source: Source
+    entry: wire.Entry
+    line: str
+    """The entry in the manifest's canonical text."""
+
 
 class HashCache:
-    """SHA-256 by path and stat; what it does not know it reads."""
+    """SHA-256 by path and stat; what it does not know it reads. Lives as long as the daemon."""
 
-    def __init__(self, known: dict[str, list[Any]], now: float) -> None:
-        self._known = known
-        self._walked: list[str] = []
-        self._used: dict[str, list[Any]] = {}
-        self._settled_before_ns = int((now - _SETTLED_S) * 1e9)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, list[Any]] | None = None
+        self._unsaved = 0
+        self._unsaved_bytes = 0
+        self.made: dict[bytes, Made] = {}
+        """What earlier walks made of files, by path here."""
+        self.verdicts: dict[Any, dict[tuple[bytes, bool], bool]] = {}
+        """Which paths the patterns of a folder leave out, by those patterns."""
 
-    @classmethod
-    def load(cls, path: Path, now: float) -> Self:
-        """The cache of a file; an empty one where there is none or it is broken."""
-        try:
-            document = json.loads(path.read_bytes())
-            known = document["files"] if document["version"] == _VERSION else {}
-        except (OSError, ValueError, KeyError, TypeError):
-            known = {}
-        return cls(known, now)
+    def of(self, path: bytes, identity: Identity, now: float) -> tuple[str, bool]:
+        """SHA-256 of a file, hex, and whether it may be kept; OSError where it cannot be read.
 
-    def walks(self, folder: bytes) -> None:
-        """All files of a folder are asked for from here on: what is not is forgotten."""
-        self._walked.append(folder.decode("utf-8", "surrogateescape") + "/")
-
-    def of(self, path: bytes, stat: os.stat_result) -> str:
-        """SHA-256 of a file, hex; OSError where it cannot be read."""
+        `now`: unix seconds, from before its stat was taken.
+        """
+        known = self._loaded()
         key = path.decode("utf-8", "surrogateescape")
-        identity = [stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns]
-        row = self._known.get(key)
-        if row is not None and row[1:] == identity:
-            digest = str(row[0])
-        else:
-            with open(path, "rb") as file:  # noqa: PTH123  a bytes path
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if max(stat.st_mtime_ns, stat.st_ctime_ns) < self._settled_before_ns:
-            self._used[key] = [digest, *identity]
-        return digest
+        row = known.get(key)
+        if row is not None and tuple(row[1:]) == identity:
+            return str(row[0]), True
+        with open(path, "rb") as file:  # noqa: PTH123  a bytes path
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        settled = max(identity[2:]) < (now - _SETTLED_S) * 1e9
+        if settled:
+            known[key] = [digest, *identity]
+            self._unsaved += 1
+            self._unsaved_bytes += identity[0]
+        return digest, settled
 
-    def save(self, path: Path) -> None:
-        """Keep what this walk used; does nothing where that is what was kept already."""
-        walked = tuple(self._walked)
-        others = {key: row for key, row in self._known.items() if not key.startswith(walked)}
-        files = others | self._used
-        if files == self._known:
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(path.name + ".new")
-        fresh.write_text(json.dumps({"version": _VERSION, "files": files}))
-        fresh.replace(path)
+    def walked(self, folder: bytes, seen: set[bytes]) -> None:
+        """All files of a folder were asked for: what was not is forgotten.
+
+        Saved are changes of some size only: a few files are hashed again as quickly.
+        """
+        prefix = folder.decode("utf-8", "surrogateescape") + "/"
+        known = self._loaded()
+        if len(known) != len(seen):
+            kept = {path.decode("utf-8", "surrogateescape") for path in seen}
+            for key in [key for key in known if key.startswith(prefix) and key not in kept]:
+                del known[key]
+                self.made.pop(os.fsencode(key), None)
+                self._unsaved += 1
+        few = self._unsaved <= len(known) * _UNSAVED_PART
+        if self._unsaved and not (few and self._unsaved_bytes <= _UNSAVED_BYTES):
+            self._save(known)
+
+    def _loaded(self) -> dict[str, list[Any]]:
+        """The cache of the file; an empty one where there is none or it is broken."""
+        if self._known is None:
+            try:
+                document = json.loads(self._path.read_bytes())
+                self._known = dict(document["files"]) if document["version"] == _VERSION else {}
+            except (OSError, ValueError, KeyError, TypeError):
+                self._known = {}
+        return self._known
+
+    def _save(self, known: dict[str, list[Any]]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(self._path.name + ".new")
+        fresh.write_text(json.dumps({"version": _VERSION, "files": known}))
+        fresh.replace(self._path)
+        self._unsaved = self._unsaved_bytes = 0

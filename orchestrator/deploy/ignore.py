@@ -3,9 +3,10 @@
 Owns the order in which they speak. Reads `.gitignore` files and nothing else.
 """
 
+import functools
 import os
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from pathspec import GitIgnoreSpec
 
@@ -20,11 +21,17 @@ class _Level:
     """Put before a path inside the package (a file above it), ending in a slash."""
     strip: int
     """Characters cut from it (a file within it)."""
-    spec: GitIgnoreSpec
+    lines: tuple[str, ...]
 
     def verdict(self, path: str) -> bool | None:
         """Whether the patterns leave the path out; None where they do not speak of it."""
-        return self.spec.check_file(self.prefix + path[self.strip :]).include
+        return _spec(self.lines).check_file(self.prefix + path[self.strip :]).include
+
+
+Memory = dict[Any, dict[tuple[bytes, bool], bool]]
+"""Verdicts on paths, by the patterns that gave them."""
+
+_MOST_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +40,30 @@ class Ignore:
 
     levels: tuple[_Level, ...]
     excluded: _Level | None
+    memory: Memory
+    verdicts: dict[tuple[bytes, bool], bool]
 
     @classmethod
     def none(cls) -> Self:
         """Leaves out nothing but what is never shipped."""
-        return cls((), None)
+        return cls((), None, {}, {})
 
     @classmethod
-    def of(cls, package: bytes, exclude: tuple[str, ...]) -> Self:
-        """For a package's folder: the `.gitignore` files of its repository above it, `exclude:`."""
-        excluded = _Level("", 0, _spec(list(exclude))) if exclude else None
-        return cls(tuple(_levels_above(package)), excluded)
+    def of(cls, package: bytes, exclude: tuple[str, ...], memory: Memory) -> Self:
+        """For a package's folder: the `.gitignore` files of its repository above it, `exclude:`.
+
+        `memory` keeps verdicts from one walk to the next, while the patterns are the same.
+        """
+        excluded = _Level("", 0, tuple(exclude)) if exclude else None
+        return cls._remembering(tuple(_levels_above(package)), excluded, memory)
+
+    @classmethod
+    def _remembering(
+        cls, levels: tuple[_Level, ...], excluded: _Level | None, memory: Memory
+    ) -> Self:
+        if len(memory) > _MOST_REMEMBERED:
+            memory.clear()
+        return cls(levels, excluded, memory, memory.setdefault((levels, excluded), {}))
 
     def entering(self, folder: bytes, inside: bytes) -> Self:
         """The patterns in a folder of the package, its own `.gitignore` among them."""
@@ -51,12 +71,21 @@ class Ignore:
         if not lines:
             return self
         strip = len(_text(inside)) + 1 if inside else 0
-        return type(self)((*self.levels, _Level("", strip, _spec(lines))), self.excluded)
+        levels = (*self.levels, _Level("", strip, lines))
+        return self._remembering(levels, self.excluded, self.memory)
 
     def leaves_out(self, path: bytes, name: bytes, *, is_folder: bool) -> bool:
         """Whether a path, relative to the package, is not shipped."""
         if name in NEVER_SHIPPED:
             return True
+        if not self.levels and self.excluded is None:
+            return False
+        known = self.verdicts.get((path, is_folder))
+        if known is None:
+            known = self.verdicts[path, is_folder] = self._judge(path, is_folder=is_folder)
+        return known
+
+    def _judge(self, path: bytes, *, is_folder: bool) -> bool:
         text = _text(path) + ("/" if is_folder else "")
         levels = self.levels if self.excluded is None else (*self.levels, self.excluded)
         for level in reversed(levels):
@@ -78,18 +107,19 @@ def _levels_above(package: bytes) -> list[_Level]:
         folders.append((parent, prefix))
         folder = parent
     found = [(prefix, _lines_of(folder)) for folder, prefix in reversed(folders)]
-    return [_Level(prefix, 0, _spec(lines)) for prefix, lines in found if lines]
+    return [_Level(prefix, 0, lines) for prefix, lines in found if lines]
 
 
-def _lines_of(folder: bytes) -> list[str]:
+def _lines_of(folder: bytes) -> tuple[str, ...]:
     try:
         with open(os.path.join(folder, b".gitignore"), "rb") as file:  # noqa: PTH118, PTH123  bytes
-            return [line.rstrip("\r") for line in _text(file.read()).split("\n")]
+            return tuple(line.rstrip("\r") for line in _text(file.read()).split("\n"))
     except OSError:  # none there, or unreadable: git too goes on without it
-        return []
+        return ()
 
 
-def _spec(lines: list[str]) -> GitIgnoreSpec:
+@functools.lru_cache(maxsize=256)
+def _spec(lines: tuple[str, ...]) -> GitIgnoreSpec:
     # The hyperscan backend, which pathspec prefers, cannot take names that are not UTF-8.
     return GitIgnoreSpec.from_lines(lines, backend="simple")
 

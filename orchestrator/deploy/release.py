@@ -7,8 +7,8 @@ the old release or the new one, is the far side's promise (probe/release.py).
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from orchestrator.core.errors import DeployError, OrchError
@@ -20,6 +20,12 @@ from orchestrator.probe import manifest as wire
 
 PIECE_BYTES = 1024 * 1024
 SENDERS = 4
+INLINE_BYTES = 256 * 1024
+"""So little travels with the commit itself."""
+
+FAST_BYTES_PER_S = 20e6
+"""A link that takes more than this is not worth the time of compressing."""
+
 LARGE_BYTES = 8 * 1024 * 1024
 _OFFER_WITHIN_S = 120.0
 _PIECE_WITHIN_S = 120.0
@@ -37,9 +43,10 @@ class Caller(Protocol):
         *,
         timeout_s: float,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
+        raw: bytes | None = None,
         **args: Any,
     ) -> Any:
-        """The op's value; OrchError where it fails or the link does."""
+        """The op's value; OrchError where it fails or the link does. `raw` becomes its `data`."""
         ...
 
 
@@ -62,6 +69,9 @@ class DeployPlan:
     bytes_to_send: int
     setup: bool
     """Whether the environment has to be made."""
+    manifest: Mapping[str, Any] = field(repr=False)
+    """As the target understood it."""
+    provenance: Provenance = field(repr=False)
 
     @property
     def large(self) -> bool:
@@ -98,6 +108,8 @@ class DeployProgress:
     """`send`, `verify` or `setup`."""
     bytes_sent: int = 0
     bytes_total: int = 0
+    bytes_per_s: float = 0.0
+    """Since the sending began; 0 before the first piece arrived."""
     line: str = ""
     """A line of setup's output."""
 
@@ -105,35 +117,67 @@ class DeployProgress:
 OnProgress = Callable[[DeployProgress], None]
 
 
-async def plan(caller: Caller, job: Job, bundle: Bundle) -> DeployPlan:
-    """What deploying the bundle would do; asks the target and changes nothing there."""
-    answer = await _asked(
-        caller,
-        "release_offer",
-        timeout_s=_OFFER_WITHIN_S,
-        workdir=job.workdir,
-        digest=bundle.digest,
-        entries=bundle.packed,
-        **_surroundings(job),
-    )
+async def plan(caller: Caller, job: Job, bundle: Bundle, base: Bundle | None = None) -> DeployPlan:
+    """What deploying the bundle would do; asks the target and changes nothing there.
+
+    `base`: what was deployed there last, as far as is known: then only the changes are told.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            described = group.create_task(describe(bundle.folder))
+            offered = group.create_task(_offer(caller, job, bundle, base))
+    except ExceptionGroup as failures:
+        raise _first(failures) from failures
+    manifest, answer = offered.result()
     missing = frozenset(answer["missing"])
-    sizes = wire.blobs_of(bundle.manifest.entries)
+    wanted = sorted(
+        entry
+        for entry in bundle.manifest.entries
+        if entry.content in missing and entry.kind == wire.FILE
+    )
+    sizes = {entry.content: entry.size for entry in wanted}
     return DeployPlan(
         job=job.name,
         target=job.target.name,
         release=bundle.digest,
         current=answer["current"],
         exists=answer["exists"],
-        missing=tuple(sha for sha in sizes if sha in missing),
-        paths=tuple(
-            entry.path
-            for entry in bundle.manifest.entries
-            if entry.kind == wire.FILE and entry.content in missing
-        ),
+        missing=tuple(sizes),
+        paths=tuple(entry.path for entry in wanted),
         files=bundle.files,
-        bytes_to_send=sum(size for sha, size in sizes.items() if sha in missing),
+        bytes_to_send=sum(sizes.values()),
         setup=answer["setup"],
+        manifest=manifest,
+        provenance=described.result(),
     )
+
+
+async def _offer(
+    caller: Caller, job: Job, bundle: Bundle, base: Bundle | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest as it was understood there, and the answer."""
+    if base is not None:
+        manifest = bundle.told_since(base)
+        answer = await _offered(caller, job, bundle, manifest)
+        if "unknown" not in answer:
+            return manifest, answer
+    manifest = await asyncio.to_thread(bundle.told_whole)
+    return manifest, await _offered(caller, job, bundle, manifest)
+
+
+async def _offered(
+    caller: Caller, job: Job, bundle: Bundle, manifest: dict[str, Any]
+) -> dict[str, Any]:
+    answer: dict[str, Any] = await _asked(
+        caller,
+        "release_offer",
+        timeout_s=_OFFER_WITHIN_S,
+        workdir=job.workdir,
+        digest=bundle.digest,
+        manifest=manifest,
+        **_surroundings(job),
+    )
+    return answer
 
 
 async def deploy(
@@ -152,10 +196,12 @@ async def deploy(
     """
     sending = _Sending(caller, job, bundle, plan, on_progress)
     try:
-        async with asyncio.TaskGroup() as group:
-            described = group.create_task(describe(bundle.folder, inventory=inventory))
-            group.create_task(sending.send())
-        return await sending.commit(described.result())
+        raw = None
+        if plan.bytes_to_send <= INLINE_BYTES:
+            raw = await asyncio.to_thread(sending.all_of_it)
+        else:
+            await sending.send()
+        return await sending.commit(replace(plan.provenance, inventory=inventory), raw)
     except ExceptionGroup as failures:
         raise _first(failures) from failures
     finally:
@@ -190,7 +236,8 @@ class _Sending:
         self._bundle = bundle
         self._plan = plan
         self._on_progress = on_progress
-        self._bytes_read = 0
+        self._link = _Pace()
+        self._sent = 0
         self._committed = False
         self._names: dict[str, Any] = {
             "workdir": job.workdir,
@@ -198,36 +245,46 @@ class _Sending:
             "deploy": next(_numbers),
         }
 
+    def all_of_it(self) -> bytes | None:
+        """All that is missing, as one piece; None where nothing is."""
+        pieces = read_pieces(self._bundle, self._plan.missing, piece_bytes=PIECE_BYTES)
+        return b"".join(piece for piece, _ in pieces) or None
+
     async def send(self) -> None:
-        """Send what is missing, several pieces on their way at once: any order will do there."""
-        pieces = read_pieces(
-            self._bundle, list(self._plan.missing), piece_bytes=PIECE_BYTES, on_read=self._count
-        )
+        """Send what is missing, several pieces on their way at once."""
+        pieces = read_pieces(self._bundle, self._plan.missing, piece_bytes=PIECE_BYTES)
+        numbered = enumerate(pieces)
         turn = asyncio.Lock()
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(SENDERS, 1 + self._plan.bytes_to_send // PIECE_BYTES)):
-                group.create_task(self._send_pieces(pieces, turn))
+            for _ in range(SENDERS):
+                group.create_task(self._send_pieces(numbered, turn))
 
-    def _count(self, size: int) -> None:
-        self._bytes_read += size
-
-    async def _send_pieces(self, pieces: Iterator[bytes], turn: asyncio.Lock) -> None:
+    async def _send_pieces(
+        self, pieces: Iterator[tuple[int, tuple[bytes, int]]], turn: asyncio.Lock
+    ) -> None:
         while True:
             async with turn:
-                packed = await asyncio.to_thread(_next_packed, pieces)
-                sent = self._bytes_read
-            if packed is None:
+                following = await asyncio.to_thread(next, pieces, None)
+            if following is None:
                 return
-            await _asked(
-                self._caller,
-                "release_blobs",
-                timeout_s=_PIECE_WITHIN_S,
-                data=packed,
-                **self._names,
-            )
-            self._tell("send", sent)
+            number, (piece, content) = following
+            packed = self._link.is_slow and wire.shrinks(piece)
+            if packed:
+                piece = await asyncio.to_thread(wire.deflate, piece)
+            with self._link.carrying(len(piece)):
+                await _asked(
+                    self._caller,
+                    "release_blobs",
+                    timeout_s=_PIECE_WITHIN_S,
+                    raw=piece,
+                    number=number,
+                    packed=packed,
+                    **self._names,
+                )
+            self._sent += content
+            self._tell("send", self._sent)
 
-    async def commit(self, provenance: Provenance) -> Release:
+    async def commit(self, provenance: Provenance, raw: bytes | None) -> Release:
         """Have the release built, verified, set up and switched to."""
         answer = await _asked(
             self._caller,
@@ -236,7 +293,8 @@ class _Sending:
             on_progress=lambda news: self._tell(
                 news["stage"], self._plan.bytes_to_send, news.get("line", "")
             ),
-            entries=self._bundle.packed,
+            raw=raw,
+            manifest=self._plan.manifest,
             provenance=provenance.to_json(),
             **self._names,
             **_surroundings(self._job),
@@ -259,9 +317,49 @@ class _Sending:
     def _tell(self, stage: str, sent: int, line: str = "") -> None:
         self._on_progress(
             DeployProgress(
-                stage=stage, bytes_sent=sent, bytes_total=self._plan.bytes_to_send, line=line
+                stage=stage,
+                bytes_sent=sent,
+                bytes_total=self._plan.bytes_to_send,
+                bytes_per_s=self._link.progress(sent),
+                line=line,
             )
         )
+
+
+class _Pace:
+    """How fast a link takes what is sent, by the time in which anything was on its way."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        self._under_way = 0
+        self._since = 0.0
+        self._busy_s = 0.0
+        self._arrived = 0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether compressing pays; yes as long as nothing is known."""
+        return self._arrived <= self._busy_s * FAST_BYTES_PER_S
+
+    @contextlib.contextmanager
+    def carrying(self, size: int) -> Iterator[None]:
+        """While so many bytes are on their way."""
+        if not self._under_way:
+            self._since = self._now()
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            now = self._now()
+            self._arrived += size
+            self._busy_s += now - self._since
+            self._since = now
+            self._under_way -= 1
+
+    def progress(self, sent: int) -> float:
+        """Bytes per second since the beginning."""
+        return sent / max(self._now() - self._began, 1e-3)
 
 
 _numbers = itertools.count(1)
@@ -271,11 +369,6 @@ def _surroundings(job: Job) -> dict[str, Any]:
     """In what setup runs on the target."""
     folder = job.target.python_folder
     return {"env": dict(job.env), "path_first": [folder] if folder else []}
-
-
-def _next_packed(pieces: Iterator[bytes]) -> str | None:
-    piece = next(pieces, None)
-    return None if piece is None else wire.pack(piece)
 
 
 async def rollback(caller: Caller, job: Job, digest: str | None = None) -> dict[str, Any]:

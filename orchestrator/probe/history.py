@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import procfs
 from .errors import OpError
-from .tree import Known, inside, read_index, still
+from .listing import changed_since, held
 from .workdir import Workdir, told
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ def _chosen(workdir: Workdir, wanted: str | None, current: str | None) -> dict[s
 
 def _changed(workdir: Workdir, digest: str) -> list[str]:
     """Files of a release that are not any more what was verified."""
-    root = os.fsencode(workdir.release(digest))
-    index = read_index(root)
-    return [path for path, row in index.items() if not still(inside(root, path), Known(*row))]
+    found = held(workdir.release(digest))
+    return [] if found is None else sorted(changed_since(found))
 
 
 @told

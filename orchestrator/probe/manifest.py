@@ -27,9 +27,11 @@ FOLDER = "folder"
 WHEELS = ".wheels"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 DIGEST_CHARS = 16
-MAX_MANIFEST_BYTES = 5 * 1024 * 1024
-"""Packed; a frame holds 8 MiB and base64 adds a third."""
+MAX_MANIFEST_BYTES = 12 * 1024 * 1024
+"""It packs to less than half; a frame holds 8 MiB and base64 adds a third."""
 
+_VERSION = 2
+_OUTSIDE = frozenset({"", ".", ".."})
 _MAX_RAW_BYTES = 64 * 1024 * 1024
 _LOOK_BYTES = 4096
 _RECORD = struct.Struct(">32sQI")
@@ -52,23 +54,36 @@ class Entry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """A whole release: its name, its entries by path, and what its environment is made of."""
+    """A whole release: its name, its entries, and what its environment is made of."""
 
     name: str
     entries: tuple[Entry, ...]
     setup: dict[str, Any] | None
     shared: tuple[str, ...]
 
-    def encode(self) -> bytes:
-        """The canonical bytes; equal releases have equal ones."""
+    def header(self) -> str:
+        """All but the entries, as the first line of the canonical text."""
         document = {
-            "v": 1,
+            "v": _VERSION,
             "name": self.name,
             "setup": self.setup,
             "shared": sorted(self.shared),
-            "entries": sorted(self.entries),
         }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("ascii")
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+    def encode(self) -> bytes:
+        """The canonical bytes; equal releases have equal ones."""
+        return join(self.header(), map(line_of, self.entries))
+
+
+def line_of(entry: Entry) -> str:
+    """One entry as its line of the canonical text."""
+    return json.dumps(entry, separators=(",", ":"))
+
+
+def join(header: str, lines: Iterable[str]) -> bytes:
+    """The canonical bytes of lines in any order."""
+    return "\n".join([header, *sorted(lines)]).encode("ascii")
 
 
 def digest_of(encoded: bytes) -> str:
@@ -79,46 +94,78 @@ def digest_of(encoded: bytes) -> str:
 def decode(encoded: bytes) -> Manifest:
     """The manifest of its bytes; ManifestError where a path would leave the release."""
     try:
-        document = json.loads(encoded)
-        entries = tuple(Entry(*row) for row in document["entries"])
-        manifest = Manifest(document["name"], entries, document["setup"], tuple(document["shared"]))
+        header, *lines = encoded.decode("ascii").split("\n")
+    except ValueError as exc:
+        raise ManifestError("not a manifest") from exc
+    return decode_header(header)._replace(entries=entries_of(lines))
+
+
+def decode_header(header: str) -> Manifest:
+    """A manifest that still lacks its entries; ManifestError as for `decode`."""
+    try:
+        document = json.loads(header)
+        manifest = Manifest(document["name"], (), document["setup"], tuple(document["shared"]))
     except (ValueError, TypeError, KeyError) as exc:
         raise ManifestError("not a manifest") from exc
-    for path in (manifest.name, *manifest.shared, *(entry.path for entry in entries)):
-        if not _stays_inside(path):
-            raise ManifestError(f"the path {path!r} leaves the release")
+    if document.get("v") != _VERSION:
+        raise ManifestError("a manifest of another version")
+    _require_inside((manifest.name, *manifest.shared))
     return manifest
 
 
-def _stays_inside(path: str) -> bool:
-    if "\0" in path or not path:
-        return False
-    return not any(part in {"", ".", ".."} for part in path.split("/"))
+def entries_of(lines: Iterable[str]) -> tuple[Entry, ...]:
+    """The entries of lines; ManifestError as for `decode`."""
+    try:
+        # One call for all of them: the parser's start costs more than a line.
+        entries = tuple(Entry(*row) for row in json.loads(f"[{','.join(lines)}]"))
+    except (ValueError, TypeError) as exc:
+        raise ManifestError("not a manifest") from exc
+    _require_inside(entry.path for entry in entries)
+    return entries
+
+
+def _require_inside(paths: Iterable[str]) -> None:
+    for path in paths:
+        if not path or "\0" in path or not _OUTSIDE.isdisjoint(path.split("/")):
+            raise ManifestError(f"the path {path!r} leaves the release")
 
 
 def pack(raw: bytes) -> str:
     """Bytes as compressed text for a frame."""
-    return base64.b64encode(_deflate(raw)).decode("ascii")
+    return base64.b64encode(deflate(raw)).decode("ascii")
 
 
 def unpack(text: str) -> bytes:
     """The bytes of `pack`; ManifestError where they are none or far too many."""
     try:
+        packed = base64.b64decode(text, validate=True)
+    except ValueError as exc:
+        raise ManifestError("not a packed text") from exc
+    return inflate(packed)
+
+
+def deflate(raw: bytes) -> bytes:
+    """Compressed at the cheapest level."""
+    return zlib.compress(raw, 1)
+
+
+def inflate(packed: bytes | bytearray) -> bytes:
+    """The bytes of `deflate`; ManifestError where they are none or far too many."""
+    try:
         stream = zlib.decompressobj()
-        raw = stream.decompress(base64.b64decode(text, validate=True), _MAX_RAW_BYTES)
-    except (ValueError, zlib.error) as exc:
+        raw = stream.decompress(packed, _MAX_RAW_BYTES)
+    except zlib.error as exc:
         raise ManifestError("not a packed text") from exc
     if not stream.eof:
         raise ManifestError("a packed text that is cut or too large")
     return raw
 
 
-def _deflate(raw: bytes) -> bytes:
-    """Compressed at the cheapest level, or stored where looks say that it would not shrink."""
+def shrinks(raw: bytes) -> bool:
+    """Whether a few looks say that compressing is worth its time."""
     step = max(len(raw) // 4, _LOOK_BYTES)
     look = b"".join(raw[at : at + _LOOK_BYTES] for at in range(0, len(raw), step))
-    shrinks = len(zlib.compress(look, 1)) < 0.9 * len(look)
-    return zlib.compress(raw, 1 if shrinks else 0)
+    return len(zlib.compress(look, 1)) < 0.9 * len(look)
 
 
 def record(sha256: str, offset: int, content: bytes) -> bytes:
@@ -126,7 +173,7 @@ def record(sha256: str, offset: int, content: bytes) -> bytes:
     return _RECORD.pack(bytes.fromhex(sha256), offset, len(content)) + content
 
 
-def records(chunk: bytes) -> Iterator[tuple[str, int, memoryview]]:
+def records(chunk: bytes | bytearray) -> Iterator[tuple[str, int, memoryview]]:
     """The parts in a chunk: SHA-256 of the whole file, offset, bytes."""
     view = memoryview(chunk)
     at = 0

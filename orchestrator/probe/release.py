@@ -8,70 +8,89 @@ Stdlib only and Python 3.10.
 
 from __future__ import annotations
 
-import functools
+import json
 import os
+import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import history, setup
+from . import history, intake, setup, spare
+from . import listing as listings
 from . import manifest as wire
-from .tree import Builder, Stock, sha256_of
-from .workdir import Workdir, claim, give_up, sync_folder, told
+from .listing import Listing, changed_since, changed_since_offer, sha256_of
+from .tree import Builder, Stock
+from .workdir import RECORD, Workdir, claim, give_up, sync_folder, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .tree import Look
+
     Args = dict[str, Any]
     Progress = Callable[[Args], None]
 
-_STOCK_RELEASES = 4
-"""How many older releases are looked through for unchanged files."""
+_STOCK_RELEASES = 3
+"""How many older releases are looked through for files, besides the one closest at hand."""
 
 _DIFF = "changes.diff"
 
 
-@functools.lru_cache(maxsize=2)
-def _understood(packed: str, digest: str) -> wire.Manifest:
-    """The manifest of an offer, kept for its commit."""
-    encoded = wire.unpack(packed)
-    if wire.digest_of(encoded) != digest:
-        raise wire.ManifestError("the manifest is not the one that the digest names")
-    return wire.decode(encoded)
+def _understood(workdir: Workdir, args: Args) -> Listing:
+    """The listing that an op was told, by what is different from a release here or whole."""
+    told_of = args["manifest"]
+    base = told_of.get("base")
+    held = listings.held(workdir.release(base)) if base is not None else None
+    return listings.understood(workdir.path, args["digest"], told_of, held)
 
 
-def _stock(workdir: Workdir, digest: str) -> Stock:
-    """The release itself where it is there, then `current`, then the newest others.
+def _stock(workdir: Workdir, digest: str, look: Look, twin: str | None) -> Stock:
+    """The release itself where it is there, or `current`; then the newest others.
 
     No half release of another digest: the claim removes it.
     """
-    names = [
-        name for name in workdir.digests() if name == digest or workdir.record(name) is not None
-    ]
+    current = workdir.current()
+    first = digest if os.path.isdir(workdir.release(digest)) else current
+    base = listings.held(workdir.release(first)) if first is not None else None
+    names = [name for name in workdir.digests() if name not in (digest, first)]
     newest = sorted(names, key=lambda name: os.stat(workdir.release(name)).st_mtime, reverse=True)
-    first = [name for name in (digest, workdir.current()) if name in names]
-    order = dict.fromkeys([*first, *newest])
-    return Stock(workdir.release(name) for name in list(order)[:_STOCK_RELEASES])
+    others = [current] if current is not None and current != first else []
+    others += [name for name in newest if name != current]
+    folders = [workdir.release(name) for name in others[:_STOCK_RELEASES]]
+    return Stock(base, folders, look, twin)
+
+
+def _twin(workdir: Workdir, digest: str) -> str | None:
+    """A twin of the current release, of which a new release can be made."""
+    current = workdir.current()
+    if current is None or os.path.isdir(workdir.release(digest)):
+        return None
+    return spare.path_of(workdir, current) if listings.held(workdir.release(current)) else None
 
 
 @told
 def offer(args: Args, _progress: Progress) -> Args:
-    """What of a release is missing here; changes nothing."""
+    """What of a release is missing here; changes nothing.
+
+    `unknown` where the manifest was told by a release that is not here: it has to come whole.
+    """
     workdir = Workdir(args["workdir"])
-    manifest = _understood(args["entries"], args["digest"])
+    try:
+        listing = _understood(workdir, args)
+    except wire.ManifestError:
+        if "base" not in args["manifest"]:
+            raise
+        return {"unknown": True}
     digest = args["digest"]
-    stock = _stock(workdir, digest)
+    stock = _stock(workdir, digest, changed_since, _twin(workdir, digest))
     blobs = os.path.join(os.fsencode(workdir.incoming(digest)), b"blobs")
-    paths = {entry.content: entry for entry in manifest.entries if entry.kind == wire.FILE}
-    missing = [
-        sha
-        for sha in wire.blobs_of(manifest.entries)
-        if stock.same_path(paths[sha]) is None
-        and stock.anywhere(sha) is None
-        and not _arrived(os.path.join(blobs, sha.encode()), sha)
-    ]
-    env = setup.digest_of(manifest, setup.Surroundings.of(args))
+    env = setup.digest_of(listing, setup.Surroundings.of(args))
     return {
-        "missing": missing,
+        "missing": [
+            content
+            for content in stock.lacking(listing)
+            if stock.anywhere(content) is None
+            and not _arrived(os.path.join(blobs, content.encode()), content)
+        ],
         "current": workdir.current(),
         "exists": workdir.record(digest) is not None,
         "setup": env is not None and not setup.is_complete(workdir, env),
@@ -85,50 +104,69 @@ def _arrived(path: bytes, sha: str) -> bool:
 
 @told
 def blobs(args: Args, _progress: Progress) -> Args:
-    """Write parts of files; they may come in any order, and again."""
+    """Write a piece of what is missing; pieces may come in any order, each has its number."""
     incoming = claim(Workdir(args["workdir"]), args["digest"], args["deploy"])
-    for sha, offset, content in wire.records(wire.unpack(args["data"])):
-        path = os.path.join(incoming, "blobs", sha)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            written = 0
-            while written < len(content):
-                written += os.pwrite(fd, content[written:], offset + written)
-        finally:
-            os.close(fd)
+    data = args["data"]
+    chunk = wire.inflate(data) if args["packed"] else data
+    intake.of(incoming, args["deploy"]).take(args["number"], chunk)
     return {}
 
 
 @told
 def commit(args: Args, progress: Progress) -> Args:
-    """Build, verify, set up and switch; where it fails, `current` is what it was."""
+    """Build, verify, set up and switch; where it fails, `current` is what it was.
+
+    `data` may hold all that is missing, where that is little.
+    """
     workdir = Workdir(args["workdir"])
-    manifest = _understood(args["entries"], args["digest"])
-    digest = args["digest"]
-    incoming = claim(workdir, digest, args["deploy"])
+    listing = _understood(workdir, args)
+    manifest = listing.manifest
+    digest, deploy = args["digest"], args["deploy"]
+    incoming = claim(workdir, digest, deploy)
+    arriving = intake.of(incoming, deploy)
+    if "data" in args:
+        arriving.take(0, args["data"])
     before = workdir.current()
     with workdir.exclusively():
         final = workdir.release(digest)
         standing = os.path.isdir(final)
         tree = final if standing else os.path.join(incoming, "tree")
-        builder = Builder(tree, os.path.join(incoming, "blobs"), _stock(workdir, digest))
+        if not standing:
+            shutil.rmtree(tree, ignore_errors=True)  # of a commit that was killed
+        twin = _twin(workdir, digest)
+        if twin is not None:
+            os.rename(twin, tree)
+        stock = _stock(workdir, digest, changed_since_offer, tree if twin is not None else None)
+        blobs = os.path.join(incoming, "blobs")
+        builder = Builder(tree, blobs, arriving.verified(), stock, is_twin=twin is not None)
         progress({"stage": "verify"})
-        builder.build(manifest)
+        builder.build(listing)
         package = os.path.join(tree, manifest.name)
         os.makedirs(package, exist_ok=True)
         _link_shared(workdir, package, manifest)
+        provenance = args.get("provenance") or {}
+        if manifest.setup is None:
+            # Whole already: the mark is there before the release has its name.
+            builder.sync(*_keep_record(tree, digest, listing, provenance))
+        else:
+            builder.sync()
         if not standing:
             os.rename(tree, final)
-            sync_folder(workdir.releases)
+        listings.settle(final, listing, builder.index)
         package = os.path.join(final, manifest.name)
-        setup_ran = _set_up(workdir, package, manifest, setup.Surroundings.of(args), progress)
-        _keep_record(workdir, digest, manifest, args.get("provenance") or {})
+        setup_ran = False
+        if manifest.setup is not None:
+            sync_folder(workdir.releases)
+            setup_ran = _set_up(workdir, package, listing, setup.Surroundings.of(args), progress)
+            builder.sync(*_keep_record(final, digest, listing, provenance))
         workdir.switch(digest)
-    give_up(workdir, digest, args["deploy"])
+    intake.forget(incoming, deploy)
+    give_up(workdir, digest, deploy)
+    spare.prepare(workdir, digest)
     return {
         "path": package,
         "switched": before != digest,
-        "verified": len(manifest.entries),
+        "verified": len(listing.entries),
         "linked": builder.linked,
         "setup_ran": setup_ran,
     }
@@ -137,14 +175,14 @@ def commit(args: Args, progress: Progress) -> Args:
 def _set_up(
     workdir: Workdir,
     package: str,
-    manifest: wire.Manifest,
+    listing: Listing,
     around: setup.Surroundings,
     progress: Progress,
 ) -> bool:
-    digest = setup.digest_of(manifest, around)
+    digest = setup.digest_of(listing, around)
     if digest is None:
         return False
-    ran = setup.ensure(workdir, digest, package, manifest, around, progress)
+    ran = setup.ensure(workdir, digest, package, listing.manifest, around, progress)
     _link(f"../../../env/{digest}", os.path.join(package, ".venv"))
     return ran
 
@@ -171,11 +209,15 @@ def _link(target: str, path: str) -> None:
 
 
 def _keep_record(
-    workdir: Workdir, digest: str, manifest: wire.Manifest, provenance: dict[str, Any]
-) -> None:
-    """The mark of a whole release, with where it came from; a diff lies beside it as a file."""
+    release: str, digest: str, listing: Listing, provenance: dict[str, Any]
+) -> list[str]:
+    """The mark of a whole release, with where it came from; a diff lies beside it as a file.
+
+    The files that were written, to be synced.
+    """
     diff = provenance.pop("diff", None)
-    path = os.path.join(workdir.release(digest), _DIFF)
+    path = os.path.join(release, _DIFF)
+    written = [path] if diff else []
     if diff:
         with open(path, "wb") as file:
             file.write(wire.unpack(diff))
@@ -183,19 +225,25 @@ def _keep_record(
         os.unlink(path)
     record = {
         "digest": digest,
-        "name": manifest.name,
+        "name": listing.manifest.name,
         "at": time.time(),
-        "files": len(manifest.entries),
-        "bytes": sum(entry.size for entry in manifest.entries if entry.kind == wire.FILE),
+        "files": len(listing.entries),
+        "bytes": sum(entry.size for entry in listing.files()),
         "provenance": provenance,
     }
-    workdir.write_record(digest, record)
+    mark = os.path.join(release, RECORD)
+    with open(f"{mark}.new", "w", encoding="ascii") as file:
+        file.write(json.dumps(record))
+    os.rename(f"{mark}.new", mark)
+    return [*written, mark]
 
 
 @told
 def abandon(args: Args, _progress: Progress) -> Args:
     """Remove what was gathered for a release that will not be committed."""
-    give_up(Workdir(args["workdir"]), args["digest"], args["deploy"])
+    workdir = Workdir(args["workdir"])
+    intake.forget(workdir.incoming(args["digest"]), args["deploy"])
+    give_up(workdir, args["digest"], args["deploy"])
     return {}
 
 

@@ -23,6 +23,7 @@ from .errors import OpError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .listing import Listing
     from .workdir import Workdir
 
     Progress = Callable[[dict[str, Any]], None]
@@ -54,23 +55,27 @@ class Surroundings(NamedTuple):
         return run_environment(self.env, path_first=[*first, *self.path_first], python_path=[])
 
 
-def digest_of(manifest: wire.Manifest, around: Surroundings) -> str | None:
+def digest_of(listing: Listing, around: Surroundings) -> str | None:
     """The name of the environment that a release needs; None where it has no setup.
 
     Made of the interpreter as it is here, the requirements' content, wheels and commands.
     """
+    manifest = listing.manifest
     setup = manifest.setup
     if setup is None:
         return None
-    contents = {entry.path: entry.content for entry in manifest.entries}
-    wheels = sorted(e.content for e in manifest.entries if e.path.startswith(f"{wire.WHEELS}/"))
     named = setup["requirements"]
+    requirements = listing.entries.get(f"{manifest.name}/{named}") if named else None
     inputs = {
         "python": _identity(setup["python"], around),
-        "requirements": contents.get(f"{manifest.name}/{named}") if named else None,
+        "requirements": requirements.content if requirements is not None else None,
         "system_site_packages": setup["system_site_packages"],
         "run": setup["run"],
-        "wheels": wheels,
+        "wheels": sorted(
+            entry.content
+            for entry in listing.entries.values()
+            if entry.path.startswith(f"{wire.WHEELS}/")
+        ),
     }
     raw = json.dumps(inputs, sort_keys=True).encode()
     return hashlib.sha256(raw).hexdigest()[: wire.DIGEST_CHARS]

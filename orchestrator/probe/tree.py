@@ -3,238 +3,281 @@
 Owns where each file comes from and that it is what the manifest says. Stdlib only, Python 3.10.
 
 A file shares its blocks with the same path of an older release, by reflink where the file system
-can and by hard link where not. It is trusted without being read while size, inode and time stamp
-are those noted when it was last verified; a program that wrote into its release is found by them.
+can and by hard link where not.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import fcntl
-import functools
-import hashlib
-import json
 import os
 import shutil
-import stat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
+from . import listing as listings
 from . import manifest as wire
+from . import spare
 from .errors import OpError
+from .listing import Held, Index, Known, Listing, changed_since, inside, sha256_of, still
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-INDEX = "files.json"
+    Look = Callable[[Held, bytes | None], frozenset[str]]
+
 _FICLONE = 0x40049409
 _SYNC_EACH = 64
 """Up to so many new files are synced one by one, more by one sync of the file system."""
 
-
-class Known(NamedTuple):
-    """A file of a release as it was when it was verified."""
-
-    content: str
-    mode: int
-    size: int
-    mtime_ns: int
-    inode: int
-
-
-Index = dict[str, list[Any]]
-"""Path -> the fields of a Known, not made into one before it is needed: there are thousands."""
-
-
-def read_index(release: bytes) -> Index:
-    """What is known of the files of a release; empty where its index is missing or broken."""
-    path = os.path.join(release, INDEX.encode())
-    try:
-        found = os.stat(path)
-        return _index_of(path, found.st_ino, found.st_mtime_ns)
-    except (OSError, ValueError):
-        return {}
-
-
-@functools.lru_cache(maxsize=4)
-def _index_of(path: bytes, _inode: int, _mtime_ns: int) -> Index:
-    """An offer and its commit read the same ones: an index is written once, by rename."""
-    with open(path, "rb") as file:
-        rows = json.loads(file.read())
-    if not isinstance(rows, dict):
-        raise ValueError("not an index")  # noqa: TRY004  one error for a bad file
-    return rows
-
-
-def sha256_of(path: bytes) -> str:
-    """SHA-256 of a file, hex."""
-    seen = hashlib.sha256()
-    with open(path, "rb") as file:
-        while part := file.read(1 << 20):
-            seen.update(part)
-    return seen.hexdigest()
-
-
-def still(path: bytes, known: Known) -> os.stat_result | None:
-    """The stat of a file that still is what it was known as; read only where that has changed."""
-    try:
-        now = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(now.st_mode) or now.st_size != known.size:
-        return None
-    same = now.st_mtime_ns == known.mtime_ns and now.st_ino == known.inode
-    return now if same or sha256_of(path) == known.content else None
+_WORTH_A_SEARCH_BYTES = 1024 * 1024
+"""What is less is sent sooner than it is found in older releases."""
 
 
 class Stock:
-    """The files of older releases, newest first; an index is read only once it is needed."""
+    """The files of older releases: of one that is close at hand, and of others when it is worth it.
 
-    def __init__(self, releases: Iterable[str]) -> None:
-        self._waiting = [os.fsencode(release) for release in releases]
-        self._open: list[tuple[bytes, Index]] = []
-        self._by_content: dict[str, list[tuple[bytes, list[Any]]]] | None = None
+    `base`: the release itself where it stands already, or else the current one.
+    """
 
-    def same_path(self, entry: wire.Entry) -> tuple[bytes, os.stat_result] | None:
-        """A file that holds the entry's content under the entry's own path, and its stat."""
-        at = 0
-        while at < len(self._open) or self._open_next():
-            root, index = self._open[at]
-            row = index.get(entry.path)
-            if row is not None and row[0] == entry.content:
-                path = inside(root, entry.path)
-                found = still(path, Known(*row))
-                if found is not None:
-                    return path, found
-            at += 1
+    def __init__(
+        self, base: Held | None, others: Iterable[str], look: Look, twin: str | None = None
+    ) -> None:
+        self._look = look
+        at = os.fsencode(twin) if twin is not None else None
+        self._open = [(base, look(base, at))] if base is not None else []
+        self._waiting = list(others)
+        self._found: dict[str, bytes] = {}
+
+    def lacking(self, listing: Listing) -> dict[str, wire.Entry]:
+        """What no release holds under its own path, by content; the search for it is begun."""
+        lacking = self._not_under_its_path(listing.files())
+        self._search(lacking)
+        left = sum(e.size for content, e in lacking.items() if content not in self._found)
+        while left > _WORTH_A_SEARCH_BYTES and self._open_next():
+            lacking = self._not_under_its_path(listing.files())
+            self._search(lacking)
+            left = sum(e.size for content, e in lacking.items() if content not in self._found)
+        return lacking
+
+    @property
+    def at_hand(self) -> tuple[Held, frozenset[str]] | None:
+        """The release closest at hand, and what of it has changed."""
+        return self._open[0] if self._open else None
+
+    def same_path(self, entry: wire.Entry) -> tuple[bytes, Known] | None:
+        """A file that holds the entry's content under the entry's own path."""
+        for held, changed in self._open:
+            known = held.known.get(entry.path)
+            if known is not None and known.content == entry.content and entry.path not in changed:
+                return inside(held.root, entry.path), known
         return None
 
     def anywhere(self, content: str) -> bytes | None:
-        """A file that holds the content, under whatever path."""
-        while self._open_next():
-            pass
-        if self._by_content is None:
-            self._by_content = {}
-            for root, index in self._open:
-                for name, row in index.items():
-                    self._by_content.setdefault(row[0], []).append((inside(root, name), row))
-        for path, row in self._by_content.get(content, ()):
-            if still(path, Known(*row)) is not None:
-                return path
-        return None
+        """A file that holds the content, under whatever path; only of what was lacking."""
+        return self._found.get(content)
+
+    def _not_under_its_path(self, files: Iterable[wire.Entry]) -> dict[str, wire.Entry]:
+        lacking: dict[str, wire.Entry] = {}
+        indexes = [(held.known, changed) for held, changed in self._open]
+        for entry in files:
+            path, content = entry.path, entry.content
+            for index, changed in indexes:
+                known = index.get(path)
+                if known is not None and known.content == content and path not in changed:
+                    break
+            else:
+                if entry.size:
+                    lacking.setdefault(content, entry)
+        return lacking
+
+    def _search(self, wanted: dict[str, wire.Entry]) -> None:
+        if not wanted:
+            return
+        for held, _ in self._open:
+            for path, known in held.known.items():
+                content = known.content
+                if content in wanted and content not in self._found:
+                    there = inside(held.root, path)
+                    if still(there, known) is not None:
+                        self._found[content] = there
 
     def _open_next(self) -> bool:
-        if not self._waiting:
-            return False
-        root = self._waiting.pop(0)
-        self._open.append((root, read_index(root)))
-        self._by_content = None
-        return True
-
-
-def inside(root: bytes, path: str) -> bytes:
-    """A manifest's path below a folder."""
-    return root + b"/" + path.encode("utf-8", "surrogateescape")
+        while self._waiting:
+            held = listings.held(self._waiting.pop(0))
+            if held is not None:
+                self._open.append((held, self._look(held, None)))
+                return True
+        return False
 
 
 class Builder:
-    """Puts the entries of a manifest into a folder, each of them whole or not at all."""
+    """Puts the entries of a listing into a folder, each of them whole or not at all."""
 
-    def __init__(self, root: str, blobs: str, stock: Stock) -> None:
+    def __init__(
+        self,
+        root: str,
+        blobs: str,
+        verified: frozenset[str],
+        stock: Stock,
+        *,
+        is_twin: bool = False,
+    ) -> None:
         self._root = os.fsencode(root)
+        self._is_twin = is_twin
         self._blobs = os.fsencode(blobs)
+        self._verified = verified
         self._stock = stock
-        self._repairs = os.path.isdir(self._root)
-        self._before = read_index(self._root)
+        self._repairs = not is_twin and os.path.isdir(self._root)
+        self._before = listings.held(root) if self._repairs else None
         self._arrived = frozenset(os.listdir(blobs))
         self._folders: set[bytes] = set()
         self._reflinks = True
-        self.index: Index = {}
-        self.fresh: list[bytes] = []
+        self._fresh: list[bytes] = []
         self._placed: dict[str, bytes] = {}
+        self.index: Index = {}
         self.linked = 0
 
-    def build(self, manifest: wire.Manifest) -> None:
+    def build(self, listing: Listing) -> None:
         """Place everything and write the index; what stands there already and is right stays."""
         os.makedirs(self._root, exist_ok=True)
-        for entry in manifest.entries:
+        self._stock.lacking(listing)
+        spared = changed_since(self._before) if self._before is not None else frozenset()
+        for entry in listing.entries.values() if self._repairs else self._not_linked(listing):
             path = inside(self._root, entry.path)
             self._make_folder(os.path.dirname(path))
             if entry.kind == wire.FILE:
-                self._place_file(entry, path)
+                self._place_file(entry, path, spared)
             elif entry.kind == wire.LINK:
                 self._place_link(entry, path)
             else:
                 os.makedirs(path, exist_ok=True)
                 os.chmod(path, entry.mode)
-        self._write_index()
-        self._sync()
+        self._fresh += listings.write(self._root, listing, self.index)
+
+    def _kept(self, listing: Listing) -> list[wire.Entry]:
+        """Keep what a twin of the release at hand has already; the entries that are left."""
+        held, changed = self._stock.at_hand or (None, frozenset())
+        assert held is not None
+        left = spare.adapt(self._root, held.listing, listing)
+        for path in changed & listing.entries.keys() - {entry.path for entry in left}:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(inside(self._root, path))
+            left.append(listing.entries[path])
+        self.index = held.known.copy()
+        for path in held.known.keys() - listing.entries.keys():
+            del self.index[path]
+        for entry in left:
+            self.index.pop(entry.path, None)
+        self.linked = len(self.index)
+        return left
+
+    def _not_linked(self, listing: Listing) -> list[wire.Entry]:
+        """Link what is as it was in the release at hand; the entries that are left.
+
+        This is where a deploy of thousands of files spends its time, so it is one plain loop.
+        """
+        if self._is_twin:
+            return self._kept(listing)
+        found = self._stock.at_hand
+        if found is None or self._can_reflink(found[0].root):
+            return list(listing.entries.values())
+        known_of, changed = found[0].known.get, found[1]
+        old, new, index, link = found[0].root + b"/", self._root + b"/", self.index, os.link
+        left: list[wire.Entry] = []
+        folder = None
+        for path, entry in listing.entries.items():
+            known = known_of(path)
+            if (
+                known is None
+                or known.content != entry.content
+                or known.mode != entry.mode
+                or not known.size
+                or path in changed
+            ):
+                left.append(entry)
+                continue
+            name = path.encode("utf-8", "surrogateescape")
+            if name[: name.rfind(b"/")] != folder:
+                folder = name[: name.rfind(b"/")]
+                self._make_folder(new + folder)
+            link(old + name, new + name)
+            index[path] = known
+        self.linked += len(index)
+        return left
+
+    def _can_reflink(self, source: bytes) -> bool:
+        """Whether this file system lets two files share their blocks."""
+        trial = self._root + b"/.orch-new"
+        can = self._reflink(os.path.join(source, listings.MANIFEST.encode()), trial)
+        if can:
+            os.unlink(trial)
+        return can
 
     def _make_folder(self, path: bytes) -> None:
         if path not in self._folders:
             os.makedirs(path, exist_ok=True)
             self._folders.add(path)
 
-    def _place_file(self, entry: wire.Entry, path: bytes) -> None:
-        before = self._before.get(entry.path)
-        now = None
-        if before is not None and before[0] == entry.content:
-            now = still(path, Known(*before))
-        if now is None:
-            now = self._put(entry, path)
-        if stat.S_IMODE(now.st_mode) != entry.mode:
-            os.chmod(path, entry.mode)
-        self.index[entry.path] = [
-            entry.content, entry.mode, now.st_size, now.st_mtime_ns, now.st_ino,
-        ]  # fmt: skip
+    def _place_file(self, entry: wire.Entry, path: bytes, changed: frozenset[str]) -> None:
+        before = self._before.known.get(entry.path) if self._before is not None else None
+        if before is None or before.content != entry.content or entry.path in changed:
+            self.index[entry.path] = self._put(entry, path)
+        else:
+            self.index[entry.path] = before
 
-    def _put(self, entry: wire.Entry, path: bytes) -> os.stat_result:
+    def _put(self, entry: wire.Entry, path: bytes) -> Known:
         """Make a file, or change it by one rename: a release under repair may be in use."""
         if not self._repairs or not os.path.lexists(path):
-            now, new = self._fill(entry, path)
-        else:
-            fresh = os.path.join(os.path.dirname(path), b".orch-new")
-            self._clear(fresh)
-            now, new = self._fill(entry, fresh)
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            os.rename(fresh, path)
-        if new:
-            self.fresh.append(path)
-            self._placed.setdefault(entry.content, path)
-        return now
+            return self._fill(entry, path, path)
+        fresh = os.path.join(os.path.dirname(path), b".orch-new")
+        self._clear(fresh)
+        known = self._fill(entry, fresh, path)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        os.rename(fresh, path)
+        return known
 
-    def _fill(self, entry: wire.Entry, path: bytes) -> tuple[os.stat_result, bool]:
-        """Make a file where nothing stands; its stat, and whether its bytes are new to the disk."""
-        if entry.size == 0:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
-        elif entry.content in self._placed:
-            self._copy(self._placed[entry.content], path)
-        elif entry.content in self._arrived:
-            blob = os.path.join(self._blobs, entry.content.encode())
-            self._require(entry, blob)
-            os.rename(blob, path)
-        else:
+    def _fill(self, entry: wire.Entry, path: bytes, final: bytes) -> Known:
+        """Make a file where nothing stands; `final` is the name that it will have."""
+        content = entry.content
+        if content not in self._arrived and content not in self._placed and entry.size:
             shared = self._share(entry, path)
             if shared is not None:
-                return shared, False
-            source = self._stock.anywhere(entry.content)
+                return shared
+        if entry.size == 0:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
+        elif content in self._placed:
+            self._copy(self._placed[content], path)
+        elif content in self._arrived:
+            blob = os.path.join(self._blobs, content.encode())
+            if content not in self._verified:
+                self._require(entry, blob)
+            os.rename(blob, path)
+        else:
+            # Of another mode under the same path, or under another path.
+            found = self._stock.same_path(entry)
+            source = found[0] if found is not None else self._stock.anywhere(content)
             if source is None:
-                raise _damaged(entry)
+                raise damaged(entry.path)
             self._copy(source, path)
             self._require(entry, path)
-        return os.lstat(path), True
+        os.chmod(path, entry.mode)
+        self._fresh.append(final)
+        self._placed.setdefault(content, final)
+        return _known(entry, os.lstat(path))
 
-    def _share(self, entry: wire.Entry, path: bytes) -> os.stat_result | None:
-        """Share the blocks of the same path in an older release; the stat of what was made.
+    def _share(self, entry: wire.Entry, path: bytes) -> Known | None:
+        """Share the blocks of the same path in an older release.
 
         Two paths of one release never share an inode, nor do files of two modes.
         """
         found = self._stock.same_path(entry)
-        if found is None or stat.S_IMODE(found[1].st_mode) != entry.mode:
+        if found is None or found[1].mode != entry.mode:
             return None
         self.linked += 1
-        if self._reflink(found[0], path):
-            return os.lstat(path)
+        if self._reflinks and self._reflink(found[0], path):
+            os.chmod(path, entry.mode)
+            return _known(entry, os.lstat(path))
         os.link(found[0], path)
         return found[1]
 
@@ -245,7 +288,7 @@ class Builder:
     @staticmethod
     def _require(entry: wire.Entry, path: bytes) -> None:
         if sha256_of(path) != entry.content:
-            raise _damaged(entry)
+            raise damaged(entry.path)
 
     def _reflink(self, source: bytes, path: bytes) -> bool:
         if not self._reflinks:
@@ -273,27 +316,32 @@ class Builder:
         elif os.path.isdir(path):
             shutil.rmtree(path)
 
-    def _write_index(self) -> None:
-        path = os.path.join(self._root, INDEX.encode())
-        with open(path + b".new", "w", encoding="ascii") as file:
-            # `json.dump` would not use the encoder in C, and take ten times as long.
-            file.write(json.dumps(self.index, separators=(",", ":")))
-        os.rename(path + b".new", path)
-        self.fresh.append(path)
-
-    def _sync(self) -> None:
-        if len(self.fresh) > _SYNC_EACH and _sync_file_system(self._root):
+    def sync(self, *more: str) -> None:
+        """Make durable what was made, and some files more."""
+        paths = [*self._fresh, *map(os.fsencode, more)]
+        self._fresh = []
+        if len(paths) > _SYNC_EACH and _sync_file_system(self._root):
             return
-        for path in self.fresh:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
+        opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        try:
+            # All on their way first: then the first sync's commit is that of the others as well.
+            for fd in opened:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            for fd in opened:
                 os.fsync(fd)
-            finally:
+        finally:
+            for fd in opened:
                 os.close(fd)
+
+
+def _known(entry: wire.Entry, now: os.stat_result) -> Known:
+    return Known(entry.content, entry.mode, now.st_size, now.st_mtime_ns, now.st_ino)
 
 
 def _sync_file_system(path: bytes) -> bool:
     """`syncfs`, which Python does not have; False where it failed."""
+    import ctypes
+
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return bool(ctypes.CDLL(None).syncfs(fd) == 0)
@@ -303,9 +351,10 @@ def _sync_file_system(path: bytes) -> bool:
         os.close(fd)
 
 
-def _damaged(entry: wire.Entry) -> OpError:
+def damaged(path: str) -> OpError:
+    """What came is not what was announced."""
     return OpError(
         "DeployError",
-        f"{entry.path!r} did not arrive as it was sent; `current` was not touched.",
+        f"{path!r} did not arrive as it was sent; `current` was not touched.",
         "Deploy again.",
     )

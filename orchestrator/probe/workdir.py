@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     Op = Callable[[Args, Progress], Args]
 
 _INCOMING = ".incoming-"
-_TRASH = ".trash-"
+TRASH = ".trash-"
+SPARE = ".spare-"
 _NEXT = ".next-"
-_RECORD = "release.json"
+RECORD = "release.json"
 _TURN_S = 10.0
 _REMOVALS = 100
 
@@ -83,16 +84,12 @@ class Workdir:
 
     def record(self, digest: str) -> dict[str, object] | None:
         """What is kept beside a release that was deployed whole; None for any other."""
-        return files.read_record(os.path.join(self.release(digest), _RECORD))
-
-    def write_record(self, digest: str, record: dict[str, object]) -> None:
-        """Mark a release as whole."""
-        files.write_record(os.path.join(self.release(digest), _RECORD), record)
+        return files.read_record(os.path.join(self.release(digest), RECORD))
 
     def discard(self, path: str) -> None:
         """Remove a folder so that at no instant half of it stands under its name."""
         folder, name = os.path.split(path)
-        trash = os.path.join(folder, f"{_TRASH}{name}-{os.getpid()}")
+        trash = os.path.join(folder, f"{TRASH}{name}-{os.getpid()}")
         shutil.rmtree(trash, ignore_errors=True)
         os.rename(path, trash)
         shutil.rmtree(trash, ignore_errors=True)
@@ -124,6 +121,8 @@ class Workdir:
         for folder in (self.releases, self.environments):
             with contextlib.suppress(FileNotFoundError):
                 for name in os.listdir(folder):
+                    if name.startswith(SPARE) and name != f"{SPARE}{self.current()}":
+                        self.discard(os.path.join(folder, name))
                     _clean_one(os.path.join(folder, name), name)
         for digest in self.digests():
             if digest not in (keep, self.current()) and self.record(digest) is None:
@@ -131,7 +130,7 @@ class Workdir:
 
 
 def _clean_one(path: str, name: str) -> None:
-    if name.startswith(_TRASH):
+    if name.startswith(TRASH):
         shutil.rmtree(path, ignore_errors=True)
     elif name.startswith(_NEXT):
         with contextlib.suppress(OSError):

@@ -29,6 +29,7 @@ KEEPALIVES_LOST = 2
 """A dead link is found after (2 + 1) * 5 s."""
 
 _CLOSE_WITHIN_S = 2.0
+_WRITE_BYTES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,8 +359,10 @@ class _SshChannel:
 
     async def write(self, chunk: bytes) -> None:
         try:
-            self._child.stdin.write(chunk)
-            await self._child.stdin.drain()
+            # asyncssh copies all that it has not sent yet for every packet that it sends.
+            for at in range(0, len(chunk), _WRITE_BYTES):
+                self._child.stdin.write(chunk[at : at + _WRITE_BYTES])
+                await self._child.stdin.drain()
         except (OSError, asyncssh.Error) as exc:
             raise Unreachable(
                 f"{self._target}: a command no longer reads its input.", target=self._target

@@ -18,6 +18,8 @@ class NearCaller:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.sent_bytes = 0
+        self.bytes_per_s = float("inf")
+        """What the link that is not there would take."""
         self.at_work = 0
         """Calls that are running in threads, whether or not anybody waits for them."""
 
@@ -27,12 +29,16 @@ class NearCaller:
         *,
         timeout_s: float,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
+        raw: bytes | None = None,
         **args: Any,
     ) -> Any:
         """One op; its OpError as the link would raise it."""
         self.calls.append(op)
-        self.sent_bytes += len(args.get("data", ""))
         travelled = json.loads(json.dumps(args))
+        if raw is not None:
+            self.sent_bytes += len(raw)
+            await asyncio.sleep(len(raw) / self.bytes_per_s)
+            travelled["data"] = bytearray(raw)
         async with asyncio.timeout(timeout_s):
             try:
                 value = await asyncio.to_thread(

@@ -11,12 +11,13 @@ import pytest
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Setup
 from orchestrator.deploy.bundle import Bundle, collect
+from orchestrator.deploy.hashes import HashCache
 
 
 def bundle_of(job: Job, tmp_path: Path, **changes: object) -> Bundle:
     """The bundle of a changed job."""
     changed = dataclasses.replace(job, **changes)  # type: ignore[arg-type]
-    return collect(changed, cache=tmp_path / "hashes.json", now=time.time())
+    return collect(changed, cache=HashCache(tmp_path / "hashes.json"), now=time.time())
 
 
 def paths(bundle: Bundle) -> set[str]:
@@ -58,22 +59,22 @@ def test_a_change_that_keeps_size_and_time_stamp_is_seen(
     """The cache of hashes is not fooled by an edit whose time stamp was put back."""
     path = package / "model.py"
     os.utime(path, (1000, 1000))
-    before = collect(job, cache=tmp_path / "hashes.json", now=time.time() + 10)
+    before = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time() + 10)
     path.write_text(path.read_text().replace("3", "4"))
     os.utime(path, (1000, 1000))
-    after = collect(job, cache=tmp_path / "hashes.json", now=time.time() + 10)
+    after = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time() + 10)
     assert after.digest != before.digest
 
 
 def test_a_second_walk_reads_no_file(job: Job, package: Path, tmp_path: Path) -> None:
     """Hashes are kept: a file that cannot be read any more has the digest it had."""
     cache = tmp_path / "hashes.json"
-    before = collect(job, cache=cache, now=time.time() + 10)
+    before = collect(job, cache=HashCache(cache), now=time.time() + 10)
     kept = cache.read_text()
     assert str(package / "model.py") in kept
     known = kept.replace(before.manifest.entries[-1].content, "0" * 64)
     cache.write_text(known)
-    after = collect(job, cache=cache, now=time.time() + 10)
+    after = collect(job, cache=HashCache(cache), now=time.time() + 10)
     assert after.manifest.entries[-1].content == "0" * 64
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from orchestrator.core.model import Job
 from orchestrator.deploy import code
 from orchestrator.deploy.bundle import Bundle, collect
+from orchestrator.deploy.hashes import HashCache
 
 
 def kept(job: Job, tmp_path: Path) -> Bundle:
     """The job's package as it is now, its code kept."""
-    bundle = collect(job, cache=tmp_path / "hashes.json", now=time.time())
+    bundle = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time())
     code.keep(tmp_path / "code", bundle)
     return bundle
 
@@ -52,7 +53,7 @@ def test_file_edited_after_the_bundle_was_made_is_not_kept(
     job: Job, package: Path, tmp_path: Path
 ) -> None:
     """Text is kept only where it is the very text that the manifest names."""
-    bundle = collect(job, cache=tmp_path / "hashes.json", now=time.time())
+    bundle = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time())
     (package / "model.py").write_text("LAYERS = 9\n" * 200)
     code.keep(tmp_path / "code", bundle)
     later = kept(job, tmp_path)

@@ -12,6 +12,7 @@ from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
+from orchestrator.deploy.hashes import HashCache
 
 from .caller import NearCaller
 from .whole import leftovers, tree_of
@@ -43,13 +44,13 @@ async def test_a_disk_that_fills_leaves_the_old_release_and_no_rest(
 ) -> None:
     """The sentence names the disk and the remedy; with room again the same deploy goes through."""
     cache = workdir.parent.parent / "hashes.json"
-    bundle = collect(job, cache=cache, now=time.time())
+    bundle = collect(job, cache=HashCache(cache), now=time.time())
     plan = await release.plan(caller, job, bundle)
     first = await release.deploy(caller, job, bundle, plan, lambda _: None)
     before = tree_of(first.path)
 
     (package / "weights.bin").write_bytes(os.urandom(6_000_000))
-    bundle = collect(job, cache=cache, now=time.time())
+    bundle = collect(job, cache=HashCache(cache), now=time.time())
     plan = await release.plan(caller, job, bundle)
     with pytest.raises(DeployError, match=r"No space left.*orch prune"):
         await release.deploy(caller, job, bundle, plan, lambda _: None)

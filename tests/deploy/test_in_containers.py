@@ -17,6 +17,7 @@ from orchestrator.core.errors import DeployError, OrchError, Unreachable
 from orchestrator.core.model import Host, Job, Release, Target
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
+from orchestrator.deploy.hashes import HashCache
 from orchestrator.link import Link
 from orchestrator.transport.pool import Pool
 from tests.lab.lab import Lab
@@ -49,7 +50,7 @@ class Way:
 
     async def deploy(self) -> Release:
         """Plan and deploy what is there now, as the daemon does."""
-        bundle = collect(self.job, cache=self.cache, now=time.time())
+        bundle = collect(self.job, cache=HashCache(self.cache), now=time.time())
         plan = await release.plan(self.link, self.job, bundle)
         if not plan.large:
             return await release.deploy(self.link, self.job, bundle, plan, lambda _: None)
@@ -112,7 +113,7 @@ async def test_a_release_arrives_whole_and_the_next_sends_the_change_alone(
     first = await way.deploy()
     assert tree_of(way.seen(first)) == tree_of(package)
     (package / "model.py").write_text("LAYERS = 4\n")
-    bundle = collect(way.job, cache=way.cache, now=time.time())
+    bundle = collect(way.job, cache=HashCache(way.cache), now=time.time())
     plan = await release.plan(way.link, way.job, bundle)
     assert (plan.paths, plan.current) == (("trainer/model.py",), first.digest)
     second = await release.deploy(way.link, way.job, bundle, plan, lambda _: None)
@@ -129,7 +130,7 @@ async def test_a_probe_that_is_killed_while_it_deploys_harms_nothing(
     for number in range(5):
         (package / "weights.bin").write_bytes(random.Random(number).randbytes(1_500_000))
         (package / "model.py").write_text(f"LAYERS = {number}\n")
-        bundle = collect(way.job, cache=way.cache, now=time.time())
+        bundle = collect(way.job, cache=HashCache(way.cache), now=time.time())
         whole[bundle.digest] = tree_of(package)
         await way.connected()
         deploying = asyncio.create_task(way.deploy())

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.core.model import Job
 from orchestrator.deploy.bundle import collect
+from orchestrator.deploy.hashes import HashCache
 from orchestrator.probe import release
 from orchestrator.probe import workdir as places
 from tests.deploy.victim import Victims
@@ -35,8 +36,9 @@ def edit(package: Path, number: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("twin", ["", "yes"])
 async def test_a_hundred_kills_leave_the_old_release_or_the_new_one_whole(
-    package: Path, workdir: Path, tmp_path: Path
+    package: Path, workdir: Path, tmp_path: Path, twin: str
 ) -> None:
     """After each kill `current` is what was there or what was sent; the next deploy tidies up."""
     for number in range(40):
@@ -45,6 +47,7 @@ async def test_a_hundred_kills_leave_the_old_release_or_the_new_one_whole(
         "package": str(package),
         "workdir": str(workdir),
         "cache": str(tmp_path / "hashes.json"),
+        "twin": twin,
     }
     victims = await Victims.start()
     try:
@@ -77,8 +80,13 @@ async def test_what_a_killed_transfer_had_sent_is_not_sent_again(
     job: Job, workdir: Path, tmp_path: Path
 ) -> None:
     """The blobs that arrived whole are found by the next deploy of the same release."""
-    bundle = collect(job, cache=tmp_path / "hashes.json", now=time.time())
-    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed, "deploy": 1}
+    bundle = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time())
+    args = {
+        "workdir": job.workdir,
+        "digest": bundle.digest,
+        "manifest": bundle.told_whole(),
+        "deploy": 1,
+    }
     send(bundle, args)
     torn = next(iter((workdir / "releases").glob(".incoming-*/blobs/*")))
     torn.write_bytes(torn.read_bytes()[:-1])

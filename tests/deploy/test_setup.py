@@ -16,6 +16,7 @@ from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Release, Setup, Target
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
+from orchestrator.deploy.hashes import HashCache
 from orchestrator.deploy.release import DeployPlan, DeployProgress
 
 from .caller import NearCaller
@@ -33,7 +34,9 @@ async def deployed(
     caller: NearCaller, job: Job, news: list[DeployProgress] | None = None
 ) -> tuple[Release, DeployPlan]:
     """Plan and deploy what is there now."""
-    bundle = collect(job, cache=Path(job.workdir).parent / "hashes.json", now=time.time())
+    bundle = collect(
+        job, cache=HashCache(Path(job.workdir).parent / "hashes.json"), now=time.time()
+    )
     plan = await release.plan(caller, job, bundle)
     told = news.append if news is not None else (lambda _: None)
     return await release.deploy(caller, job, bundle, plan, told), plan

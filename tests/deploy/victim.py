@@ -14,8 +14,10 @@ from typing import Any
 
 from orchestrator.core.model import Host, Job, Target
 from orchestrator.deploy.bundle import collect
-from orchestrator.probe import release
+from orchestrator.deploy.hashes import HashCache
+from orchestrator.probe import release, spare
 from orchestrator.probe.errors import OpError
+from orchestrator.probe.workdir import Workdir
 from tests.deploy import whole
 
 _TARGET = Target(name="local", host=Host(name="here", transport="local"))
@@ -31,9 +33,17 @@ def deploy(order: dict[str, Any]) -> None:
         package=order["package"],
         shared=("checkpoints",),
     )
-    bundle = collect(job, cache=Path(order["cache"]), now=time.time())
-    args = {"workdir": job.workdir, "digest": bundle.digest, "entries": bundle.packed, "deploy": 1}
+    bundle = collect(job, cache=HashCache(Path(order["cache"])), now=time.time())
+    args = {
+        "workdir": job.workdir,
+        "digest": bundle.digest,
+        "manifest": bundle.told_whole(),
+        "deploy": 1,
+    }
     whole.send(bundle, args)
+    workdir = Workdir(job.workdir)
+    if order.get("twin") and (current := workdir.current()) is not None:
+        spare.make(workdir, current)
     release.commit({**args, "provenance": {"by": "test"}}, lambda _: None)
 
 

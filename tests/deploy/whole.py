@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.deploy.bundle import Bundle, read_pieces
-from orchestrator.probe import manifest as wire
 from orchestrator.probe import release
 
 Tree = dict[bytes, tuple[str, int, bytes]]
@@ -47,5 +46,5 @@ def leftovers(workdir: Path) -> list[str]:
 def send(bundle: Bundle, args: dict[str, Any]) -> None:
     """Offer and send what is missing, by direct calls of the far side's ops."""
     missing = release.offer(args, lambda _: None)["missing"]
-    for piece in read_pieces(bundle, missing, piece_bytes=65536, on_read=lambda _: None):
-        release.blobs({**args, "data": wire.pack(piece)}, lambda _: None)
+    for number, (piece, _) in enumerate(read_pieces(bundle, missing, piece_bytes=65536)):
+        release.blobs({**args, "number": number, "packed": False, "data": piece}, lambda _: None)
