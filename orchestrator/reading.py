@@ -18,6 +18,7 @@ from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.metrics import MetricsLine, MetricsReader, PatternMetrics
+from orchestrator.core.watch.vigil import Vigil
 from orchestrator.observe.follow import Follower
 from orchestrator.store.store import Store
 
@@ -78,6 +79,13 @@ class Reader:
         self._torn = ""
         self._persisted_at = clock.monotonic()
         self.tally = Tally.of(run)
+        self.vigil = Vigil(
+            job.watch,
+            run.started_at or clock.now(),
+            clock.now(),
+            has_output=self.log_offset > 0,
+            has_steps=run.step is not None,
+        )
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new to show."""
 
@@ -140,6 +148,7 @@ class Reader:
         fresh = self._store.logs.append(run, attempt, event.offset, event.data, event.at).fresh
         findings = self._engine.feed(fresh, event.at)
         self.tally.metrics["output_at"] = event.at
+        self.vigil.output(self._clock.now())
         if self._patterns is not None:
             self._match(fresh)
         await self._persist_now_and_then()
@@ -153,11 +162,13 @@ class Reader:
         for line in lines:
             if values := self._patterns.read(line):
                 self.tally.take_values(values)
+                self.vigil.numbers(values, self._clock.now(), told_at=None)
 
     async def _metric_lines(self, event: MetricLines) -> None:
         kept = self._store.metrics.append(self._run.id, 0, event.offset, event.data, event.at)
         for line in self._lines.feed(kept.fresh):
             self.tally.take(line)
+            self.vigil.numbers(line.values, self._clock.now(), told_at=line.t)
         await self._persist_now_and_then()
         self.changed()
 

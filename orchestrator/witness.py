@@ -1,21 +1,38 @@
 """Looks at a run from outside of its log: what the kernel, the GPUs and the clock say of it.
 
-Owns when what is asked. What it means is core/watch's to say; what follows, core/decide's.
+Owns when what is asked, and the evidence of a hang. What it means is core/watch's to say; what
+follows, core/decide's.
 """
 
 import asyncio
+import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
+from orchestrator.clock import Clock
+from orchestrator.core.errors import TargetError
 from orchestrator.core.events import Exited, GpusSampled, KernelLine, RelayGone
 from orchestrator.core.findings import Finding
-from orchestrator.core.model import Job, Run
+from orchestrator.core.model import Job, LinkState, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
+from orchestrator.core.watch.advice import HANG
 from orchestrator.core.watch.kernel import Whose, kernel_events, xid_finding
+from orchestrator.core.watch.vigil import Activity, Silence, Vigil
+from orchestrator.launch.session import attempt_dir
+from orchestrator.link.link import Link
 from orchestrator.observe.kernel import KernelLog
 
 MOST_WAITING = 200
 """Lines of a storm; the oldest say enough."""
+LOOK_S = 2.0
+ASK_AGAIN_S = 60.0
+"""A run that is silent and busy is asked this seldom."""
+CPU_OVER_S = 5.0
+ASK_WITHIN_S = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class Surroundings(Protocol):
@@ -32,11 +49,17 @@ class Witness:
         self,
         run: Run,
         job: Job,
+        link: Link,
+        clock: Clock,
+        vigil: Vigil,
         machine: Surroundings,
         gpus: Callable[[], GpusSampled | None],
+        evidence: Path,
     ) -> None:
-        self._run, self._machine, self._gpus = run, machine, gpus
+        self._run, self._link, self._clock, self._vigil = run, link, clock, vigil
+        self._machine, self._gpus, self._evidence = machine, gpus, evidence
         self._target = next((one for one in job.targets if one.name == run.target), job.target)
+        self._ask_at = 0.0
 
     async def findings(self) -> AsyncGenerator[Finding, None]:
         """What goes wrong while the attempt lives; for as long as it is iterated."""
@@ -49,9 +72,13 @@ class Witness:
         self._machine.kernel.on_line.append(told)
         try:
             while True:
-                found = xid_finding(await lines.get(), self._whose())
-                if found is not None:
-                    yield found
+                await self._clock.sleep(LOOK_S)
+                while not lines.empty():
+                    found = xid_finding(lines.get_nowait(), self._whose())
+                    if found is not None:
+                        yield found
+                for finding in await self._look():
+                    yield finding
         finally:
             self._machine.kernel.on_line.remove(told)
 
@@ -71,3 +98,74 @@ class Witness:
             container=self._target.container if self._target.runtime != "none" else None,
             holders=self._machine.holders,
         )
+
+    async def _look(self) -> list[Finding]:
+        now = self._clock.now()
+        self._vigil.link(seen=self._link.state is LinkState.CONNECTED, at=now)
+        found = self._vigil.look(now)
+        silence = self._vigil.silence(now)
+        if silence is not None and self._clock.monotonic() >= self._ask_at:
+            hang = await self._second_witness(silence)
+            self._ask_at = self._clock.monotonic() + ASK_AGAIN_S
+            found += [hang] if hang is not None else []
+        return found
+
+    async def _second_witness(self, silence: Silence) -> Finding | None:
+        """Stacks, CPU and GPUs, and the stacks again; kept as evidence where they say a hang."""
+        try:
+            first = await self._ask("dump", folders=self._folders())
+            used = await self._ask("activity", over_s=CPU_OVER_S)
+            second = await self._ask("dump", folders=self._folders())
+        except TargetError as error:
+            logger.info("witness.unheard", extra={"run": self._run.id, "why": str(error)})
+            return None
+        gpus = self._gpus()
+        samples = gpus.samples if gpus is not None else ()
+        activity = Activity(
+            cpu_cores=used["cpu_cores"],
+            gpu_percents=tuple(
+                one.utilization_percent for one in samples if one.utilization_percent is not None
+            ),
+            power_parts=tuple(
+                one.power_w / one.extra["power_limit_w"]
+                for one in samples
+                if one.power_w is not None and one.extra.get("power_limit_w")
+            ),
+            commands=tuple(one["command"] for one in used["processes"]),
+            stacks=_stacks(first),
+            later_stacks=_stacks(second),
+        )
+        finding = self._vigil.judge(silence, activity)
+        if finding is not None and finding.signature == HANG:
+            kernel = [line.line for line in self._machine.kernel.since(self._run.started_at or 0.0)]
+            kept = {"said": finding.text, "activity": used, "stacks": second, "kernel": kernel}
+            await asyncio.to_thread(self._keep, kept)
+        return finding
+
+    async def _ask(self, op: str, **args: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = await self._link.call(
+            op,
+            timeout_s=ASK_WITHIN_S,
+            run=self._run.id,
+            uid=self._run.uid,
+            attempt_dir=attempt_dir(self._run),
+            **args,
+        )
+        return answer
+
+    def _folders(self) -> list[str]:
+        """Where py-spy may be besides PATH: beside the job's Python."""
+        folder = self._target.python_folder
+        return [folder] if folder else []
+
+    def _keep(self, kept: Mapping[str, Any]) -> None:
+        file = self._evidence / f"{self._run.id}.{self._run.attempt}.hang.json"
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.write_text(json.dumps(kept, indent=1))
+        except OSError as error:
+            logger.warning("evidence.not_kept", extra={"file": str(file), "why": str(error)})
+
+
+def _stacks(dump: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(one["stacks"] for one in dump["processes"] if one.get("stacks"))

@@ -189,8 +189,8 @@ COMMANDS: dict[str, Command] = {
     ),
     "tui": Command("enter", "tui", "the dashboard", _tui),
     "completion": Command("completion", "completion", "a completion script", _completion),
-}
     "manual": Command("completion", "manual", "the manual page, for `man -l -`"),
+}
 
 
 def build_parser(only: str | None = None) -> Parser:

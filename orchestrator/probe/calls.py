@@ -24,6 +24,8 @@ OP_MODULES = {
     "sessions": "tmux",
     "gpus": "gpus",
     "kernel_lines": "kernel",
+    "activity": "activity",
+    "dump": "activity",
     "preflight": "preflight",
     "release_offer": "release",
     "release_blobs": "release",
@@ -33,9 +35,9 @@ OP_MODULES = {
     "release_switch": "release",
     "release_prune": "release",
     "environment": "environment",
-    **dict.fromkeys(
     "adopt_look": "adopting",
     "adopt": "adopting",
+    **dict.fromkeys(
         ("copy_look", "copy_tree", "copy_digest", "copy_write", "copy_commit", "copy_make"),
         "copying",
     ),

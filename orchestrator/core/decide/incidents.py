@@ -17,7 +17,9 @@ from orchestrator.core.model import Attempt, Incident, IncidentState, Severity
 CASCADE_S = 60.0
 """What dies of a death dies within this time: NCCL's watchdog, elastic's table, other ranks."""
 
-WHILE_ALIVE = frozenset({"nan_loss", "gpu_fault", "hang", "blind", "expectation_failed"})
+WHILE_ALIVE = frozenset(
+    {"nan_loss", "gpu_fault", "hang", "blind", "expectation_failed", "throughput_drop"}
+)
 """Signatures that open an incident though nothing has ended yet."""
 
 

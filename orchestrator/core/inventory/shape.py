@@ -18,7 +18,8 @@ RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SPECIFIER = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*[\w.*+!-]+\s*")
-_EXPECTATION = re.compile(r"\s*\w+\s*(>=|<=|==|<|>)\s*\S+\s*:\s*\w+\s*(>=|<=|==|<|>)\s*\S+\s*")
+_CONDITION = r"\s*\w+\s*(>=|<=|==|<|>)\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
+_EXPECTATION = re.compile(f"{_CONDITION}:{_CONDITION}")
 
 
 def refuse(sentence: str) -> PydanticCustomError:

@@ -1,0 +1,66 @@
+"""What the findings of the watch mean and what to do next, as signatures beside the log's own."""
+
+from orchestrator.core.detect.signatures import Signature
+from orchestrator.core.detect.signatures.model import signature
+from orchestrator.core.model import Severity
+
+HANG = "hang"
+BLIND = "blind"
+EXPECTATION_FAILED = "expectation_failed"
+THROUGHPUT_DROP = "throughput_drop"
+
+WATCHED: tuple[Signature, ...] = (
+    signature(
+        id=HANG,
+        title="The run hangs",
+        cause=(
+            "Nothing is printed any more, and a second witness says the same: no CPU and GPU time"
+            " is used, or every stack stands still. The process lives, and waits for something"
+            " that does not come: a lock, a rank that has gone, a card, a file system."
+        ),
+        next_steps=(
+            "Read the stacks kept with the incident: the frame in which each rank waits.",
+            "Ranks in a collective while one is elsewhere: that one is the cause.",
+            "State D or a wchan of nfs or fuse: look at the storage, not at the code.",
+        ),
+        transient=None,
+    ),
+    signature(
+        id=BLIND,
+        title="The target has not been seen for a while",
+        cause=(
+            "The link to the target is down, so that nobody knows how the run does. It may well go"
+            " on: not seeing says nothing about it."
+        ),
+        next_steps=(
+            "`orch doctor` says what is wrong with the link.",
+            "Nothing needs to be restarted: what was printed meanwhile is read as soon as the link"
+            " is back.",
+        ),
+        severity=Severity.WARNING,
+        transient=True,
+    ),
+    signature(
+        id=EXPECTATION_FAILED,
+        title="The run is not as expected",
+        cause="A rule under `watch` of the job does not hold: see which in the evidence.",
+        next_steps=(
+            "Compare with the last good run: `orch diff RUN`.",
+            "If the rule is too strict, change it in the inventory.",
+        ),
+    ),
+    signature(
+        id=THROUGHPUT_DROP,
+        title="The run goes at half its speed",
+        cause=(
+            "Steps take twice the time that they took at first, and have for a while: a card that"
+            " throttles, a loader that starves, a neighbour on the same host, recompiling."
+        ),
+        next_steps=(
+            "`orch top`: clocks, temperature and who else uses the GPUs.",
+            "Look for recompiles in the log, and at the loader's and the disk's load.",
+        ),
+        severity=Severity.WARNING,
+        transient=True,
+    ),
+)

@@ -1,0 +1,56 @@
+"""A run that stands still is told with where it stands; one that works in silence is left alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.acceptance.conftest import Orch
+from tests.lab.receiver import Received, Receiver
+
+Story = Callable[..., Orch]
+WATCH = "    watch: {output_within: 3s}\n"
+
+
+def firing(request: Received) -> bool:
+    """Whether a webhook says that something is wrong."""
+    return bool(request.json["status"] == "firing")
+
+
+def test_a_deadlock_is_alerted_with_its_evidence(story: Story, receiver: Receiver) -> None:
+    """Silent and idle: critical, while the run lives; its processes are kept as they stood."""
+    orch = story("python3 -m played deadlock", WATCH)
+    run = orch.json("run", "--detach")["run"]
+    alert = receiver.wait_for(where=firing, timeout_s=45)[0].json["alerts"][0]
+    assert (alert["labels"]["alertname"], alert["labels"]["severity"]) == ("hang", "critical")
+    assert orch.json("show", run)["state"] == "running"
+    (incident,) = orch.json("incidents")["incidents"]
+    assert "CPU cores used" in incident["finding"]["text"]
+    assert "Next" in orch("explain", run).stdout
+    (file,) = Path(orch.env["XDG_STATE_HOME"]).glob(f"orch/*/evidence/{run}.1.hang.json")
+    kept = json.loads(file.read_text())
+    (program,) = (one for one in kept["stacks"]["processes"] if "played deadlock" in one["command"])
+    assert program["threads"][0]["tid"] == program["pid"]
+    if kept["stacks"]["py_spy"]:
+        assert "wait_for_the_other" in program["stacks"]
+    orch("stop", run)
+
+
+def test_work_without_a_word_is_no_hang(story: Story, receiver: Receiver) -> None:
+    """Four times as long silent as allowed, but busy: it finishes, and nobody was called."""
+    orch = story("python3 -m played busy_and_silent --seconds 12", WATCH)
+    orch("run", check=0)
+    assert not [one for one in receiver.received if firing(one)]
+    assert orch.json("incidents", "--all")["incidents"] == []
+
+
+def test_a_rule_that_does_not_hold_is_alerted(story: Story, receiver: Receiver) -> None:
+    """`step>=5: loss<3` while the loss is above: told with the number, and the run goes on."""
+    watch = "    watch: {expect: ['step>=5: loss<3']}\n"
+    orch = story("python3 -m played steps --count 0 --pause 0.2", watch)
+    run = orch.json("run", "--detach")["run"]
+    alert = receiver.wait_for(where=firing, timeout_s=45)[0].json["alerts"][0]
+    assert alert["labels"]["alertname"] == "expectation_failed"
+    (incident,) = orch.json("incidents")["incidents"]
+    assert incident["finding"]["text"].startswith("step>=5: loss<3: loss is ")
+    assert orch.json("show", run)["state"] == "running"
+    orch("stop", run)
