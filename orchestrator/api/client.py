@@ -67,8 +67,8 @@ class Client:
         raw, _ = self._whole(method, path, body, query, timeout_s)
         return _document(raw)
 
-    def log(self, run: str, **query: str | int | None) -> LogPart:
-        """A range of a run's log: attempt, offset, size, or tail (lines)."""
+    def log(self, run: str, **query: str | int | float | None) -> LogPart:
+        """A range of a run's log: attempt, offset, size, tail (lines), since (unix)."""
         content, headers = self._whole("GET", f"/v1/runs/{quoted(run)}/log", None, query, None)
         try:
             return LogPart(
@@ -79,6 +79,11 @@ class Client:
             )
         except (KeyError, ValueError) as exc:
             raise DaemonError("The daemon's answer has no offset.", remedy=_RESTART) from exc
+
+    def archive(self, path: str, *, timeout_s: float) -> tuple[Message, bytes]:
+        """A file to take away, and what is said of it (`name` and more)."""
+        content, headers = self._whole("GET", path, None, None, timeout_s)
+        return _document(headers.get("x-orch-archive", "").encode("latin-1")), content
 
     def stream(
         self, method: str, path: str, body: Message | None = None, *, query: Query | None = None

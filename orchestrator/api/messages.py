@@ -11,16 +11,18 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/events                      SSE           event `snapshot` first, then `change` (both Snapshot)
     GET  /v1/runs[?all=1][&job=JOB]      {"runs": [RunView]}      newest first; without all: 20 newest
     GET  /v1/runs/RUN                    RunView
-    GET  /v1/runs/RUN/log?[attempt=][offset=][size=][tail=LINES]
+    GET  /v1/runs/RUN/log?[attempt=][offset=][size=][tail=LINES][since=UNIX]
                                          raw bytes; headers X-Orch-Offset, X-Orch-Size, X-Orch-Attempt
-    GET  /v1/runs/RUN/follow[?offset=][tail=LINES]   stream: run, log, gap, incident, link, end
+    GET  /v1/runs/RUN/follow[?offset=][tail=LINES][since=UNIX]   stream: run, log, gap, incident, link, end
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
     GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
+    GET  /v1/runs/RUN/bundle             a tar.gz; header X-Orch-Archive: {"name", "files", "secrets_removed"}
     GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
                                          without `with`: against the job's last good run before it
     POST /v1/runs/RUN/stop {grace_s}     stream: stopping, stopped{ended, remaining, gpus_free_after_s, gpu_holders}
-    POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, sent_bytes, total_bytes},
+    POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, target, stage,
+                                         sent_bytes, total_bytes, bytes_per_s},
                                          setup{job, line}, deployed{job, target, release, switched, seconds}, done
     POST /v1/run {job, why, replace, env, args, force, deploy}
                                          stream: deploy's, preflight{checks}, ended{...stop's}, warning{text},
@@ -31,10 +33,12 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/bisect {job, good, bad, count, env, args}
                                          stream: suspects{releases, next}, repeat's, judged{release, bad, RATE},
                                          found{release, good, bad}
-    POST /v1/rollback {job, release}     {"job", "current"}
     POST /v1/prune {dry_run, run_age_s}  {dry_run, targets: [{job, target, releases: [digest], runs: [{name, bytes}],
                                          error}], logs: [run], log_bytes, rows, code: [digest]}
     POST /v1/adopt {target, what, take_pipe, why}    stream: adopting{pid, command}, stored{run}
+    POST /v1/simulate {signature, target}    stream: stored{run}, ended{run, incident},
+                                         delivered{status, sinks: [{sink, state, error}]} twice, done
+    POST /v1/rollback {job, release}     {"job", "current"}
     GET  /v1/releases?job=JOB            {"releases": [...]}
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView

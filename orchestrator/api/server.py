@@ -43,6 +43,15 @@ class LogRange:
     chunk: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A file for a person to take away."""
+
+    facts: Message
+    """`name` and what else is to be said of it; sent as the header X-Orch-Archive."""
+    content: bytes
+
+
 class Backend(Protocol):
     """What the daemon can do for a client; every error is an OrchError."""
 
@@ -53,6 +62,7 @@ class Backend(Protocol):
     def changes(self, since: int) -> AsyncGenerator[messages.Snapshot, None]: ...
     async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message: ...
     async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange: ...
+    async def archive(self, words: str) -> Archive: ...
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
     def metrics_text(self) -> str: ...
@@ -147,10 +157,13 @@ class Server:
         router.add_get("/v1/snapshot", self._snapshot)
         router.add_get("/v1/events", self._events)
         router.add_get("/v1/runs/{words}/log", self._log)
+        router.add_get("/v1/runs/{words}/bundle", self._archive)
         router.add_get("/v1/runs/{words}/follow", self._get_stream("follow"))
         router.add_post("/v1/runs/{words}/stop", self._post_stream("stop"))
         router.add_post("/v1/deploy", self._post_stream("deploy"))
         router.add_post("/v1/run", self._post_stream("run"))
+        router.add_post("/v1/adopt", self._post_stream("adopt"))
+        router.add_post("/v1/simulate", self._post_stream("simulate"))
         router.add_post("/v1/repeat", self._post_stream("repeat"))
         router.add_post("/v1/bisect", self._post_stream("bisect"))
         router.add_get("/healthz", self._health)
@@ -162,10 +175,10 @@ class Server:
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
         for what in ("metrics", "wait", "gpus", "diff"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
-        router.add_post("/v1/adopt", self._post_stream("adopt"))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
+        router.add_post("/v1/prune", self._act("prune"))
         router.add_post("/v1/rollback", self._act("rollback"))
         router.add_post("/v1/alert-test", self._act("alert-test"))
 
@@ -223,6 +236,14 @@ class Server:
         }
         return web.Response(
             body=found.chunk, headers=headers, content_type="application/octet-stream"
+        )
+
+    async def _archive(self, request: web.Request) -> web.Response:
+        found = await self._backend.archive(request.match_info["words"])
+        return web.Response(
+            body=found.content,
+            headers={"X-Orch-Archive": json.dumps(found.facts)},
+            content_type="application/gzip",
         )
 
     # --- streams ---------------------------------------------------------------------------------

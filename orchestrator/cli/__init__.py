@@ -14,16 +14,19 @@
     incidents.py   incidents, explain, ack
     diagnose.py    diagnose
     comparing.py   diff
+    prune.py       prune
+    bundle.py      bundle
     trials.py      repeat, compare, bisect
     silence.py     silence add, ls, expire
     rules.py       rules test
-    check.py       doctor, alert test
+    check.py       doctor, alert test, simulate
     daemon.py      daemon run, start, stop, status
+    install.py     daemon install
     enter.py       attach, tui
     there.py       exec
+    adopt.py       adopt
     copying.py     cp
     forward.py     forward
-    adopt.py       adopt
     init.py        init
     trust.py       trust
     targets.py     TARGET and HOST -> the inventory's, or ad hoc

@@ -1,6 +1,8 @@
-"""doctor and alert test: whether everything between here and the GPUs, and the phone, works."""
+"""doctor, alert test and simulate: whether all between here, the GPUs and the phone works."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
@@ -29,6 +31,51 @@ def check_lines(checks: list[dict[str, object]]) -> list[str]:
         if not check["ok"] and check["remedy"]:
             lines.append(f"      {check['remedy']}")
     return lines
+
+
+def simulate(options: argparse.Namespace) -> int:
+    """Play a signature's sample as a run; 1 where it is not recognised, or an alert not taken."""
+    body = {"signature": options.signature, "target": options.target}
+    said = []
+    for message in connect(options).stream("POST", "/v1/simulate", body):
+        said.append(message)
+        if not options.json:
+            output.say(*_simulation_lines(message))
+    ended = next((one for one in said if one["kind"] == "ended"), None)
+    found = (ended["incident"] or {}) if ended else {}
+    told = [one for one in said if one["kind"] == "delivered"]
+    sinks = [sink for one in told for sink in one["sinks"]]
+    recognised = found.get("signature") == options.signature
+    arrived = bool(sinks) and all(one["state"] == "delivered" for one in sinks)
+    if options.json:
+        document = {"incident": found or None, "alerts": [_without_kind(one) for one in told]}
+        output.print_json({"schema": 1, "recognised": recognised, "arrived": arrived, **document})
+    elif not sinks:
+        output.note("no sink was told: the inventory has none, or a silence keeps this back")
+    return 0 if recognised and arrived else 1
+
+
+def _simulation_lines(message: Mapping[str, Any]) -> list[str]:
+    match message["kind"]:
+        case "stored":
+            return [f"{message['run']['id']} plays it on {message['run']['target']}"]
+        case "ended":
+            incident = message["incident"]
+            if incident is None:
+                return ["nothing was recognised"]
+            return [f"recognised: {incident['signature']}: {incident['title']}"]
+        case "delivered":
+            return [
+                f"{message['status']} to {one['sink']}: {one['state']}"
+                + (f" ({one['error']})" if one["error"] else "")
+                for one in message["sinks"]
+            ]
+        case _:
+            return []
+
+
+def _without_kind(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != "kind"}
 
 
 def test_alert(options: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from orchestrator.cli.reach import connect
 from orchestrator.cli.status import exit_text
 from orchestrator.cli.verdict import incident_lines
 from orchestrator.core.errors import DaemonError
+from orchestrator.core.parse.terminal import printable, read_prefix
 
 MAX_PARTIAL_CHARS = 100_000
 _PATIENCE_S = 60.0
@@ -82,10 +83,13 @@ class Follower:
         self._at: tuple[int, int] | None = None
         """Attempt and offset behind the last byte shown."""
         self._tail: int | None = None
+        self._since: float | None = None
 
-    def messages(self, *, tail: int | None = None) -> Iterator[dict[str, Any]]:
+    def messages(
+        self, *, tail: int | None = None, since: float | None = None
+    ) -> Iterator[dict[str, Any]]:
         """The messages of the run; goes on after a daemon that was started anew."""
-        self._tail = tail
+        self._tail, self._since = tail, since
         away_since: float | None = None
         while True:
             try:
@@ -104,7 +108,10 @@ class Follower:
                 self._client = connect(self._options)
 
     def _stream(self) -> Iterator[dict[str, Any]]:
-        query: dict[str, str | int | float | None] = {"tail": self._tail}
+        query: dict[str, str | int | float | None] = {
+            "tail": self._tail,
+            "since": self._since,
+        }
         if self._at is not None:
             query = {"attempt": self._at[0], "offset": self._at[1]}
         for message in self._client.stream(
@@ -123,12 +130,13 @@ def watch(
     screen: Screen,
     *,
     tail: int | None = None,
+    since: float | None = None,
     wanted: Callable[[str], bool] = lambda _: True,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Show a run until it ends; its last view, and the incidents that opened meanwhile."""
     lines = Lines(colour=output.is_coloured(sys.stdout))
     incidents: dict[str, dict[str, Any]] = {}
-    for message in follower.messages(tail=tail):
+    for message in follower.messages(tail=tail, since=since):
         match message["kind"]:
             case "log":
                 for line in lines.feed(message["text"]):
@@ -197,9 +205,13 @@ def summary_lines(run: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def matcher(pattern: str | None) -> Callable[[str], bool]:
+def matcher(pattern: str | None, rank: int | None = None) -> Callable[[str], bool]:
     """Whether a line is wanted; re.error where the pattern is none."""
-    if pattern is None:
-        return lambda _: True
-    compiled = re.compile(pattern)
-    return lambda line: compiled.search(line) is not None
+    compiled = re.compile(pattern or "")
+
+    def wanted(line: str) -> bool:
+        # What a line's prefix says is read without its colours.
+        said = rank is None or read_prefix(printable(line)).rank == rank
+        return said and compiled.search(line) is not None
+
+    return wanted

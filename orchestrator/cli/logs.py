@@ -21,12 +21,9 @@ PIECE_BYTES = 1 << 20
 
 def logs(options: argparse.Namespace) -> int:
     """Print a run's log; with -f go on until the run ends."""
-    if options.raw and (options.grep or options.follow):
-        raise UsageError("--raw gives stored bytes as they are: without -f and --grep.")
-    if options.jsonl and not options.follow:
-        raise UsageError("--jsonl gives the messages of -f.")
+    _check(options)
     try:
-        wanted = matcher(options.grep)
+        wanted = matcher(options.grep, options.rank)
     except re.error as error:
         raise UsageError(f"--grep {options.grep}: {error}.") from error
     if options.target is not None:
@@ -47,10 +44,25 @@ def logs(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that contradict each other."""
+    if options.raw and (options.grep or options.follow or options.rank is not None):
+        raise UsageError("--raw gives stored bytes as they are: without -f, --grep and --rank.")
+    if options.since is not None and options.lines is not None:
+        raise UsageError("-n counts from the end and --since from a time: give one of them.")
+    if options.jsonl and not options.follow:
+        raise UsageError("--jsonl gives the messages of -f.")
+
+
 def _pieces(client: Client, options: argparse.Namespace) -> Iterator[bytes]:
     """The stored bytes, a piece at a time; those that come meanwhile are left out."""
-    query = {"attempt": options.attempt, "tail": options.lines, "size": PIECE_BYTES}
-    part = client.log(options.run, **query)
+    part = client.log(
+        options.run,
+        attempt=options.attempt,
+        tail=options.lines,
+        since=options.since,
+        size=PIECE_BYTES,
+    )
     end = part.size
     while part.content:
         yield part.content
@@ -79,10 +91,11 @@ def _follow(options: argparse.Namespace, client: Client) -> int:
         raise UsageError("-f follows the newest attempt: leave --attempt out.")
     follower = Follower(options, client, options.run)
     if options.jsonl:
-        for message in follower.messages(tail=options.lines):
+        for message in follower.messages(tail=options.lines, since=options.since):
             output.print_json_line(message)
         return 0
-    watch(follower, PlainScreen(), tail=options.lines, wanted=matcher(options.grep))
+    wanted = matcher(options.grep, options.rank)
+    watch(follower, PlainScreen(), tail=options.lines, since=options.since, wanted=wanted)
     return 0
 
 
@@ -91,8 +104,8 @@ def _direct(options: argparse.Namespace, wanted: Callable[[str], bool]) -> int:
     from orchestrator.cli import direct
     from orchestrator.cli.targets import target_of
 
-    if options.jsonl or options.attempt is not None:
-        raise UsageError("--jsonl and --attempt are for a run that the daemon knows.")
+    if options.jsonl or options.attempt is not None or options.since is not None:
+        raise UsageError("--jsonl, --attempt and --since are for a run that the daemon knows.")
     target = target_of(options, options.target)
     lines = Lines(colour=output.is_coloured(sys.stdout))
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

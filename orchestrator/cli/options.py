@@ -26,6 +26,33 @@ def _duration(text: str) -> float:
     return seconds
 
 
+def moment(text: str) -> float:
+    """Unix seconds of `10m` (ago), `14:30` (the last one there was), a date with a time."""
+    import time
+    from datetime import datetime, timedelta
+
+    from orchestrator.core.inventory.units import parse_duration  # loads pydantic
+
+    now = time.time()  # noqa: TID251  orchestrator.clock loads asyncio
+    if (ago := parse_duration(text)) is not None:
+        return now - ago
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        if "-" in text:
+            return datetime.fromisoformat(text).astimezone().timestamp()
+        clock = datetime.strptime(text, "%H:%M:%S" if text.count(":") == 2 else "%H:%M")  # noqa: DTZ007  made local below
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time such as 10m, 14:30 or 2026-01-31T14:30"
+        ) from exc
+    today = datetime.fromtimestamp(now).astimezone()
+    at = today.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    return (at if at.timestamp() <= now else at - timedelta(days=1)).timestamp()
+
+
 def _silence_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "match", metavar="LABEL=VALUE", nargs="*", type=_label, help="job=dflash, alertname=..."
@@ -89,7 +116,35 @@ def _bisect(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _bundle(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="else its own name, here")
+    add_json(parser)
+
+
+def _prune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only show what would go")
+    parser.add_argument(
+        "--older-than", metavar="TIME", type=_duration, help="run folders on targets (7d)"
+    )
+    add_json(parser)
+
+
+def _simulate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("signature", metavar="SIGNATURE", help="`orch rules test` knows them all")
+    parser.add_argument("--target", metavar="TARGET", help="the first job's where left out")
+    add_json(parser)
+
+
+def add_install(parser: argparse.ArgumentParser) -> None:
+    """Options of `daemon install`."""
+    parser.add_argument("--print", action="store_true", help="only print the unit")
+
+
 MORE: dict[str, Command] = {
+    "simulate": Command("check", "simulate", "try the whole alarm path", _simulate),
+    "prune": Command("prune", "prune", "remove old releases, run folders and logs", _prune),
+    "bundle": Command("bundle", "bundle", "a run in one archive, secrets removed", _bundle),
     "repeat": Command("trials", "repeat", "N trials, the crash rate", _repeat, takes_rest=True),
     "compare": Command("trials", "compare", "crash rates of two releases", _compare),
     "bisect": Command("trials", "bisect", "which release broke it", _bisect, takes_rest=True),

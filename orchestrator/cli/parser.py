@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from orchestrator.cli.command import Command, add_env, add_json, add_run
-from orchestrator.cli.options import MORE
+from orchestrator.cli.options import MORE, add_install, moment
 from orchestrator.cli.options_reach import REACH, add_target
 
 EXIT_CODES = """\
@@ -53,6 +53,10 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
     parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt")
     parser.add_argument("--grep", metavar="RE", help="only lines that match")
+    parser.add_argument("--rank", metavar="R", type=int, help="only lines of one rank")
+    parser.add_argument(
+        "--since", metavar="T", type=moment, help="10m ago, 14:30, 2026-01-31T14:30 or unix seconds"
+    )
     parser.add_argument("--raw", action="store_true", help="the stored bytes as they were")
     parser.add_argument("--jsonl", action="store_true", help="one JSON object a message (with -f)")
 
@@ -184,6 +188,7 @@ COMMANDS: dict[str, Command] = {
             "run": Command("daemon", "run", "be the daemon, in the foreground"),
             "start": Command("daemon", "start", "start it in the background", add_json),
             "stop": Command("daemon", "stop", "end it; runs go on"),
+            "install": Command("install", "install", "as a systemd user unit", add_install),
             "status": Command("daemon", "status", "whether it runs, and where", _daemon_status),
         },
     ),

@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from orchestrator.api import messages
-from orchestrator.api.server import LogRange, Message, Stream
+from orchestrator.api.server import Archive, LogRange, Message, Stream
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import (
     adopting,
@@ -15,9 +15,11 @@ from orchestrator.daemon import (
     explaining,
     exposition,
     launching,
+    pruning,
     queries,
     shipping,
     silences,
+    simulating,
     telling,
     trials,
 )
@@ -50,15 +52,17 @@ _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
         parts, body.get("jobs") or [], dry_run=bool(body.get("dry_run"))
     ),
     "run": lambda parts, _, body: launching.run(parts, launching.RunRequest.of(body)),
-    "repeat": lambda parts, _, body: trials.repeat(parts, body),
     "adopt": lambda parts, _, body: adopting.adopt(parts, body),
+    "repeat": lambda parts, _, body: trials.repeat(parts, body),
     "bisect": lambda parts, _, body: trials.bisect(parts, body),
+    "simulate": lambda parts, _, body: simulating.simulate(parts, body),
     "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
 }
 _ACTIONS: dict[str, Answer] = {
     "ack": lambda parts, words, _: silences.acknowledge(parts, words),
     "silence-add": lambda parts, _, body: silences.add(parts, body),
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
+    "prune": lambda parts, _, body: pruning.prune(parts, body),
     "rollback": lambda parts, _, body: shipping.rollback(
         parts, body.get("job"), body.get("release")
     ),
@@ -112,6 +116,10 @@ class DaemonBackend:
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream:
         """One stream."""
         return _known(_STREAMS, what)(self._parts, words, body)
+
+    async def archive(self, words: str) -> Archive:
+        """A run's bundle."""
+        return await bundling.bundle(self._parts, words)
 
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""

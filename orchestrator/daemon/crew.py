@@ -26,6 +26,7 @@ from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
+from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.views import incident_view, run_view
 from orchestrator.store.store import Store
 from orchestrator.supervise import Stages, Supervisor
@@ -182,7 +183,7 @@ class Crew:
             machine=self._fleet.machine(target),
             gpus=partial(self._fleet.gpus, target.name),
             clock=self._clock,
-            rules=self._rules(),
+            rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
             policy=self._policy,
             lookup=self._environment.lookup,
             changed=self._changed,

@@ -12,11 +12,11 @@ from orchestrator.clock import Clock
 from orchestrator.core.errors import StoreError
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.forgetting import forget_old
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.sinks.heartbeat import Heartbeat
 from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
-from orchestrator.store.retention import Kept
 from orchestrator.store.store import Store
 
 FOLLOW_EVERY_S = 5.0
@@ -69,11 +69,7 @@ class Duties:
 
     async def prune_once(self) -> None:
         """Forget what is older or larger than is to be kept."""
-        sinks = frozenset(sink.name for sink in self.file.current().alerts.sinks)
-        pruned = await self.store.prune(Kept(sinks=sinks))
-        for run in pruned.logs:
-            for file in self.evidence.glob(f"{run}.*.json"):
-                file.unlink(missing_ok=True)
+        pruned = await forget_old(self.store, self.file.current(), self.evidence)
         logger.info(
             "pruned",
             extra={"logs": len(pruned.logs), "bytes": pruned.log_bytes, "rows": pruned.rows},

@@ -18,6 +18,7 @@ from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import HashCache
+from orchestrator.daemon.simulated import with_simulation
 from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store
@@ -95,7 +96,7 @@ class Parts:
                 fleet=fleet,
                 clock=clock,
                 environment=environment,
-                inventory=file.current,
+                inventory=lambda: with_simulation(file.current()),
                 evidence=location.state_folder / EVIDENCE_FOLDER,
             )
             stack.push_async_callback(crew.close)

@@ -11,6 +11,7 @@ from orchestrator.api import messages
 from orchestrator.api.server import LogRange
 from orchestrator.core.errors import NoSuchRun, UsageError
 from orchestrator.core.model import Incident, Run, RunState
+from orchestrator.daemon.moments import offset_since
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.views import gpu_view, incident_view
 
@@ -124,7 +125,8 @@ async def log_range(parts: Parts, words: str, query: Mapping[str, str]) -> LogRa
     if tail is not None:
         chunk = await asyncio.to_thread(last_lines, parts, run, attempt, tail)
         return LogRange(attempt=attempt, offset=size - len(chunk), size=size, chunk=chunk)
-    offset = max(0, number(query, "offset") or 0)
+    since = await asyncio.to_thread(offset_since, parts, run.id, attempt, query)
+    offset = max(0, number(query, "offset") or 0) if since is None else since
     wanted = min(number(query, "size") or MAX_RANGE_BYTES, MAX_RANGE_BYTES)
     chunk = await asyncio.to_thread(logs.read, run.id, attempt, offset, wanted)
     return LogRange(attempt=attempt, offset=offset, size=size, chunk=chunk)
@@ -149,6 +151,8 @@ async def follow(
         end = parts.store.logs.end(run.id, cursor.attempt)
         lines = await asyncio.to_thread(last_lines, parts, run, cursor.attempt, tail)
         cursor.offset = end - len(lines)
+    since = await asyncio.to_thread(offset_since, parts, run.id, attempt, query)
+    cursor.offset = cursor.offset if since is None else since
     seen: dict[str, Any] = {}
     while True:
         bell = parts.crew.bell(run.id)

@@ -34,6 +34,7 @@ OP_MODULES = {
     "release_list": "release",
     "release_switch": "release",
     "release_prune": "release",
+    "runs_prune": "run_folders",
     "environment": "environment",
     "adopt_look": "adopting",
     "adopt": "adopting",

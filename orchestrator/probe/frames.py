@@ -56,6 +56,7 @@ Ops of a call (args -> value)
              provenance}]}
     release_switch {workdir, digest} -> {current, before, path, release}
     release_prune  {workdir, keep, protect} -> {removed, kept, environments}
+    runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
     environment {python, packages, variables, caches} -> {...}
     copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}

@@ -170,8 +170,16 @@ class Logs:
 
     def offset_at(self, run: str, attempt: int, at: float) -> int:
         """The offset of the first bytes that may have been seen at unix time `at` or later."""
-        before = [offset for offset, seen in self._times(run, attempt) if seen <= at]
-        return before[-1] if before else 0
+        known = list(self._times(run, attempt))
+        before = [index for index, (_, seen) in enumerate(known) if seen <= at]
+        if not before:
+            return 0
+        offset, seen = known[before[-1]]
+        if at - seen < TIME_EVERY_S:
+            return offset
+        # Whatever came later than that second has an entry of its own.
+        later = known[before[-1] + 1 :]
+        return later[0][0] if later else self.end(run, attempt)
 
     def time_at(self, run: str, attempt: int, offset: int) -> float | None:
         """When the bytes at `offset` were seen, to a second or so; None where nothing is known."""

@@ -100,6 +100,12 @@ class Store:
         rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s, kept.sinks))
         return Pruned(logs=going, log_bytes=size, rows=rows)
 
+    async def prunable(self, kept: Kept) -> tuple[tuple[str, ...], int]:
+        """The runs whose logs `prune` would forget now, and how many bytes these are."""
+        ended = tuple(run for run in await self.runs.list() if run.state.ended)
+        going = await asyncio.to_thread(expired_logs, self.logs, ended, kept, self._clock.now())
+        return going, sum(self.logs.disk_bytes(run) for run in going)
+
     async def view(self, run: str) -> RunView:
         """All that is known of a run; NoSuchRun where there is none."""
         return await self._worker.call(lambda c: _view(c, run))

@@ -148,7 +148,15 @@ PLAN = {
 }
 DEPLOY: list[dict[str, Any]] = [
     {"kind": "plan", "job": "dflash", "plan": PLAN},
-    {"kind": "progress", "job": "dflash", "sent_bytes": 2048, "total_bytes": 2048},
+    {
+        "kind": "progress",
+        "job": "dflash",
+        "target": "ct200",
+        "stage": "send",
+        "sent_bytes": 2048,
+        "total_bytes": 2048,
+        "bytes_per_s": 1024,
+    },
     {
         "kind": "deployed",
         "job": "dflash",

@@ -115,6 +115,10 @@ def test_times(logs: Logs) -> None:
         logs.append("j-1", 1, second * 10, b"0123456789", 100.0 + second)
     assert logs.offset_at("j-1", 1, 102.5) == 20
     assert logs.offset_at("j-1", 1, 1.0) == 0
+    assert logs.offset_at("j-1", 1, 103.9) == 30
+    assert logs.offset_at("j-1", 1, 200.0) == 50
+    logs.append("j-1", 1, 50, b"0123456789", 300.0)
+    assert logs.offset_at("j-1", 1, 200.0) == 50
     assert logs.time_at("j-1", 1, 25) == 102.0
     assert logs.time_at("j-2", 1, 25) is None
 

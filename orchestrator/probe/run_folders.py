@@ -1,0 +1,85 @@
+"""Op `runs_prune`: removes the folders of runs that have ended, with their logs and caches.
+
+Owns which of them is in use, and so is never removed. Only what the caller names is looked at:
+other daemons may have runs in the same working folder. Stdlib only and Python 3.10.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from . import procfs
+from .errors import OpError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Args = dict[str, Any]
+    Progress = Callable[[Args], None]
+
+_TRASH = ".trash-"
+
+
+def prune(args: Args, _progress: Progress) -> Args:
+    """Remove the named folders below `runs`; with `dry_run` only say what would go."""
+    root = os.path.realpath(os.path.join(args["workdir"], "runs"))
+    names = [_checked(name) for name in args["names"]]
+    there = [name for name in names if os.path.isdir(os.path.join(root, name))]
+    used = _in_use(root)
+    going = [name for name in there if name not in used]
+    found = [{"name": name, "bytes": _size(os.path.join(root, name))} for name in going]
+    if not args.get("dry_run"):
+        _sweep(root)
+        for name in going:
+            _discard(root, name)
+    return {"removed": found, "in_use": [name for name in there if name in used]}
+
+
+def _checked(name: str) -> str:
+    if not name or "/" in name or name.startswith("."):
+        raise OpError("UsageError", f"{name!r} is no name of a run's folder.")
+    return name
+
+
+def _in_use(root: str) -> set[str]:
+    """Folders that a living program was started for, or works in."""
+    used = set()
+    for found in procfs.every():
+        places = [procfs.environment(found.pid).get("ORCH_RUN_DIR", "")]
+        with contextlib.suppress(OSError):
+            places.append(os.readlink(f"/proc/{found.pid}/cwd"))
+        for place in filter(None, places):
+            folder = os.path.realpath(place)
+            if folder.startswith(root + "/"):
+                used.add(folder[len(root) + 1 :].partition("/")[0])
+    return used
+
+
+def _size(path: str) -> int:
+    size = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+    return size
+
+
+def _discard(root: str, name: str) -> None:
+    """At no instant half of it stands under its name."""
+    trash = os.path.join(root, f"{_TRASH}{name}-{os.getpid()}")
+    os.rename(os.path.join(root, name), trash)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _sweep(root: str) -> None:
+    """Remove what a prune that was killed left."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(root):
+            if name.startswith(_TRASH):
+                shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+
+
+OPS = {"runs_prune": prune}
