@@ -20,7 +20,7 @@ from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Incident, IncidentState, Inventory, Job, LinkState, Run
+from orchestrator.core.model import Incident, IncidentState, Inventory, Job, LinkState, Run, RunState
 from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
@@ -69,7 +69,17 @@ class Crew:
             if job is None:
                 logger.error("run.jobless", extra={"run": run.id, "job": run.job})
                 continue
+            if run.state is RunState.PENDING:
+                await self._forsake(run, job)
+                continue
             self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
+
+    async def _forsake(self, run: Run, job: Job) -> None:
+        """A daemon died before its first decision: whoever asked for it was told of an error."""
+        view = await self._store.view(run.id)
+        decision = decide(view, StopAsked(), await self._policy(job), self._clock.now())
+        await self._store.apply(decision)
+        await self._show(run.id)
 
     async def begin(self, run: Run, job: Job) -> None:
         """Store a new run's first decision, its launch, and give it a supervisor."""

@@ -1,0 +1,1 @@
+"""Random kills of the daemon, counted."""

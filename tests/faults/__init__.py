@@ -1,0 +1,1 @@
+"""Daemons that die at a chosen await, and the story through which they are led."""
