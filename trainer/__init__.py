@@ -12,5 +12,6 @@ meets the daemon in text only (docs/run-contract.md). Read in this order:
     headloss    the weighted loss through the frozen head, its gradient made in the forward
     optim       AdamW, its schedule and clipping
     walk        the acceptance length, walked block by block
+    speculate   decoding with the drafter: the target's own tokens, sooner
     train       all of it, in order
 """

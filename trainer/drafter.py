@@ -103,6 +103,10 @@ class Drafter(nn.Module):
             DraftLayer.forward, dynamic=False, fullgraph=True, backend=backend
         )
 
+    def stack(self) -> list[DraftLayer]:
+        """The layers, from the noise on."""
+        return [layer for layer in self.layers if isinstance(layer, DraftLayer)]
+
     def context(self, features_BSF: Tensor) -> Tensor:
         """The context features [B, S, h], computed once and shared by all layers."""
         out: Tensor = self.hidden_norm(self.fc(features_BSF))

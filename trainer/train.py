@@ -19,6 +19,7 @@ from trainer.corpus import Document, make_documents
 from trainer.drafter import new_drafter, start_compilers
 from trainer.figures import Figures, TrainingError
 from trainer.optim import AdamW, learning_rate
+from trainer.pair import Pair
 from trainer.runlog import RunLog
 from trainer.step import Frozen, batch_loss
 from trainer.targets import feature_layers, load_target, mask_token
@@ -152,16 +153,11 @@ class Run:
         """Walk the acceptance length on held-out answers."""
         self.figures.flush()
         drafter = self.config.drafter
-        self.figures.acceptance = acceptance_length(
-            self.drafter,
-            self.frozen,
-            self.target,
-            self.layers,
-            self.eval_documents,
-            drafter.block,
-            drafter.window,
-            self.mask_token,
-        )
+        pair = Pair(
+            drafter=self.drafter, target=self.target, layers=self.layers, block=drafter.block,
+            window=drafter.window, mask_token=self.mask_token,
+        )  # fmt: skip
+        self.figures.acceptance = acceptance_length(pair, self.eval_documents)
         self.log.record("eval", self.step, acceptance=self.figures.acceptance)
 
     def unsaved(self) -> bool:

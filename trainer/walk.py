@@ -6,6 +6,7 @@ walk and the drafts for it, and trains nothing.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,12 +14,28 @@ from torch import Tensor
 from trainer.blocks import make_blocks
 from trainer.config import CorpusConfig
 from trainer.corpus import Document
-from trainer.drafter import Drafter
 from trainer.packing import pack_rows
-from trainer.step import Frozen, pack_batch, slot_hidden
-from trainer.targets import Target
+from trainer.pair import Pair
+from trainer.step import pack_batch, slot_hidden
 
 ANCHORS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """The one size that all documents are padded to: compiled code sees one shape."""
+
+    length: int
+    anchors: int
+
+    @staticmethod
+    def of(documents: Sequence[Document]) -> "Sizes":
+        """The longest document's length, and at most ANCHORS_AT_ONCE blocks at a time."""
+        answer = max((len(d.tokens) - d.prompt for d in documents), default=2)
+        return Sizes(
+            length=max((len(d.tokens) for d in documents), default=2),
+            anchors=min(ANCHORS_AT_ONCE, max(1, answer - 1)),
+        )
 
 
 def walk(accepted: Sequence[int], length: int) -> tuple[int, int]:
@@ -34,25 +51,22 @@ def walk(accepted: Sequence[int], length: int) -> tuple[int, int]:
     return length - 1, passes
 
 
-@torch.no_grad()
-def acceptance_length(
-    drafter: Drafter,
-    frozen: Frozen,
-    target: Target,
-    layers: Sequence[int],
-    documents: Sequence[Document],
-    block: int,
-    window: int,
-    mask_token: int,
-) -> float:
-    """Tokens for each verifying pass over all `documents`, greedy drafts."""
+def walk_document(
+    pair: Pair, document: Document, sizes: Sizes, features_BSF: Tensor
+) -> tuple[int, int]:
+    """Tokens given out and verifying passes over one document's answer, greedy drafts."""
+    drafts_Nj = drafts_everywhere(pair, document, sizes, features_BSF)
+    answer = document.tokens[document.prompt :]
+    return walk(accepted_counts(drafts_Nj, answer), len(answer))
+
+
+def acceptance_length(pair: Pair, documents: Sequence[Document]) -> float:
+    """Tokens for each verifying pass over all `documents`, with features made here."""
+    sizes = Sizes.of(documents)
     tokens = passes = 0
     for document in documents:
-        drafts_Nj = drafts_everywhere(
-            drafter, frozen, target, layers, document, block, window, mask_token
-        )
-        answer = document.tokens[document.prompt :]
-        given, took = walk(accepted_counts(drafts_Nj, answer), len(answer))
+        features = document_features(pair, document, sizes)
+        given, took = walk_document(pair, document, sizes, features)
         tokens, passes = tokens + given, passes + took
     return tokens / passes if passes else 0.0
 
@@ -70,34 +84,38 @@ def accepted_counts(drafts_Nj: Sequence[Sequence[int]], answer: Sequence[int]) -
     return counts
 
 
-def drafts_everywhere(
-    drafter: Drafter,
-    frozen: Frozen,
-    target: Target,
-    layers: Sequence[int],
-    document: Document,
-    block: int,
-    window: int,
-    mask_token: int,
-) -> list[list[int]]:
-    """The drafted tokens after every answered token but the last, by the training forward."""
-    length = len(document.tokens)
-    rows = pack_rows(
-        [[document]], CorpusConfig(row_tokens=length, prompt_tokens=1, answer_tokens=2)
-    )
-    device = frozen.embed_Vh.device
-    _, features = target.decoder(
-        rows.tokens_BS.to(device), feature_layers=layers, want_logits=False
+@torch.no_grad()
+def document_features(pair: Pair, document: Document, sizes: Sizes) -> Tensor:
+    """The target's features [1, length, F] of a document; those of its padding mean nothing."""
+    padded = torch.zeros(1, sizes.length, dtype=torch.long)
+    padded[0, : len(document.tokens)] = torch.tensor(document.tokens)
+    _, features = pair.target.decoder(
+        padded.to(pair.device), feature_layers=pair.layers, want_logits=False
     )
     assert features is not None
+    return features
+
+
+@torch.no_grad()
+def drafts_everywhere(
+    pair: Pair, document: Document, sizes: Sizes, features_BSF: Tensor
+) -> list[list[int]]:
+    """The drafted tokens after every answered token but the last, by the training forward."""
+    stop = len(document.tokens) - 1
+    rows = pack_rows(
+        [[document]], CorpusConfig(row_tokens=sizes.length, prompt_tokens=1, answer_tokens=2)
+    )
+    frozen = pair.frozen
     drafts: list[list[int]] = []
-    for start in range(document.prompt, length - 1, ANCHORS_AT_ONCE):
-        anchor_BN = torch.arange(start, min(start + ANCHORS_AT_ONCE, length - 1))[None]
+    for start in range(document.prompt, stop, sizes.anchors):
+        at_N = torch.arange(start, start + sizes.anchors)
         blocks = make_blocks(
-            rows, anchor_BN, torch.ones_like(anchor_BN, dtype=torch.bool), block, mask_token
+            rows, at_N.clamp(max=stop - 1)[None], (at_N < stop)[None], pair.block, pair.mask_token
         )
-        packed = pack_batch(rows, blocks, block=block, window=window, device=device)
-        hidden = slot_hidden(drafter, frozen, features, packed.to(device))
-        slots: Tensor = hidden.unflatten(1, (-1, block))[0, :, 1:]
-        drafts += (drafter.norm(slots) @ frozen.head_Vh.T).argmax(dim=-1).tolist()
+        packed = pack_batch(
+            rows, blocks, block=pair.block, window=pair.window, device=features_BSF.device
+        )
+        hidden = slot_hidden(pair.drafter, frozen, features_BSF, packed.to(features_BSF.device))
+        slots: Tensor = hidden.unflatten(1, (-1, pair.block))[0, : stop - start, 1:]
+        drafts += (pair.drafter.norm(slots) @ frozen.head_Vh.T).argmax(dim=-1).tolist()
     return drafts
