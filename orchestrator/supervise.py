@@ -54,6 +54,7 @@ RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
 REMAINS_GRACE_S = 5.0
 LAUNCH_WITHIN_S = 60.0
+EVIDENCE_LOG_BYTES = 1024 * 1024
 SIGNATURES = {item.id: item for item in (*load(), *WATCHED)}
 
 logger = logging.getLogger(__name__)
@@ -297,8 +298,14 @@ class Supervisor:
                     await self._require_fit()
                 return None
             case ActionKind.COLLECT_EVIDENCE:
-                file = stages.evidence / f"{action.run}.{action.attempt}.json"
-                await collect(stages.link, file)
+                await collect(
+                    stages.link,
+                    stages.evidence / f"{action.run}.{action.attempt}.json",
+                    run=run,
+                    attempt_dir=attempt_dir(run),
+                    log=stages.store.logs.tail(run.id, action.attempt, EVIDENCE_LOG_BYTES),
+                    kernel=stages.machine.kernel.since(run.started_at or 0.0),
+                )
                 return None
             case ActionKind.DEPLOY:
                 raise AssertionError("a run is deployed before it is stored")

@@ -5,7 +5,6 @@ follows, core/decide's.
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from orchestrator.core.watch.kernel import Whose, kernel_events, xid_finding
 from orchestrator.core.watch.vigil import Activity, Silence, Vigil
 from orchestrator.launch.session import attempt_dir
 from orchestrator.link.link import Link
+from orchestrator.observe.evidence import keep
 from orchestrator.observe.kernel import KernelLog
 
 MOST_WAITING = 200
@@ -139,7 +139,8 @@ class Witness:
         if finding is not None and finding.signature == HANG:
             kernel = [line.line for line in self._machine.kernel.since(self._run.started_at or 0.0)]
             kept = {"said": finding.text, "activity": used, "stacks": second, "kernel": kernel}
-            await asyncio.to_thread(self._keep, kept)
+            file = self._evidence / f"{self._run.id}.{self._run.attempt}.hang.json"
+            await asyncio.to_thread(keep, file, kept)
         return finding
 
     async def _ask(self, op: str, **args: Any) -> dict[str, Any]:
@@ -157,14 +158,6 @@ class Witness:
         """Where py-spy may be besides PATH: beside the job's Python."""
         folder = self._target.python_folder
         return [folder] if folder else []
-
-    def _keep(self, kept: Mapping[str, Any]) -> None:
-        file = self._evidence / f"{self._run.id}.{self._run.attempt}.hang.json"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file.write_text(json.dumps(kept, indent=1))
-        except OSError as error:
-            logger.warning("evidence.not_kept", extra={"file": str(file), "why": str(error)})
 
 
 def _stacks(dump: Mapping[str, Any]) -> tuple[str, ...]:

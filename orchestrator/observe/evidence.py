@@ -4,33 +4,59 @@ Owns the file of one attempt. What the target cannot tell is noted in its place;
 that cannot be reached is an error, since it may be asked again. Must not: interpret any of it.
 """
 
+import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import OrchError, Unreachable
+from orchestrator.core.events import KernelLine
+from orchestrator.core.model import Run
 from orchestrator.link.link import Link
 
 OPS = ("processes", "sessions", "gpus")
+DUMP_WITHIN_S = 60.0
+LOG_LINES = 2000
 
 logger = logging.getLogger(__name__)
 
 
-async def collect(link: Link, file: Path) -> None:
-    """Write the evidence to `file`; Unreachable where the target cannot be asked now."""
+async def collect(
+    link: Link, file: Path, *, run: Run, attempt_dir: str, log: bytes, kernel: Sequence[KernelLine]
+) -> None:
+    """Write the evidence to `file`; Unreachable where the target cannot be asked now.
+
+    Of the run's processes that are left, threads and stacks; of its GPUs, `nvidia-smi -q`; the
+    last lines of its log; what the kernel said since it started.
+    """
     found = {op: await _ask(link, op) for op in OPS}
+    found["dump"] = await _ask(
+        link,
+        "dump",
+        timeout_s=DUMP_WITHIN_S,
+        run=run.id,
+        uid=run.uid,
+        attempt_dir=attempt_dir,
+    )
+    found["kernel"] = [{"at": line.at, "line": line.line} for line in kernel]
+    found["log"] = log.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
+    await asyncio.to_thread(keep, file, found)
+
+
+def keep(file: Path, found: Any) -> None:
+    """Write evidence for its owner alone; a full disk here is no reason to leave a run lying."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.write_text(json.dumps(found, indent=1))
     except OSError as error:
-        # A full disk here is no reason to leave the run lying.
         logger.warning("evidence.not_kept", extra={"file": str(file), "why": str(error)})
 
 
-async def _ask(link: Link, op: str) -> Any:
+async def _ask(link: Link, op: str, **args: Any) -> Any:
     try:
-        return await link.call(op)
+        return await link.call(op, **args)
     except Unreachable:
         raise
     except OrchError as error:
