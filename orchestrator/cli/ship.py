@@ -29,6 +29,8 @@ class DeployNews:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._drawn = False
+        self._under_way: dict[str, str] = {}
+        """By target: they are sent to side by side."""
         self.plans: list[dict[str, Any]] = []
         self.deployed: list[dict[str, Any]] = []
 
@@ -62,10 +64,19 @@ class DeployNews:
         """One line that is drawn over, on a terminal only."""
         if self._quiet or not sys.stdout.isatty() or not message["total_bytes"]:
             return
-        sent, total = message["sent_bytes"], message["total_bytes"]
-        text = f"  sending {output.size(sent)} of {output.size(total)}, {100 * sent // total} %"
-        print(f"\r\x1b[K{text}", end="", flush=True)
+        self._under_way[message["target"]] = progress_text(message)
+        print(f"\r\x1b[K  {'; '.join(self._under_way.values())}", end="", flush=True)
         self._drawn = True
+
+
+def progress_text(message: Mapping[str, Any]) -> str:
+    """How far the sending to one target is, how fast it goes and what time is left."""
+    sent, total, rate = message["sent_bytes"], message["total_bytes"], message["bytes_per_s"]
+    text = f"{message['target']}: {output.size(sent)} of {output.size(total)}"
+    if message["stage"] != "send" or not rate:
+        return f"{text}, {message['stage']}"
+    left = output.duration((total - sent) / rate)
+    return f"{text}, {100 * sent // total} %, {output.size(rate)}/s, {left} left"
 
 
 def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,8 @@ from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.daemon import shipping
 from orchestrator.daemon.parts import Parts
-from orchestrator.launch.preflight import preflight, require
+from orchestrator.launch.preflight import LastGood, preflight, require
+from orchestrator.store.environments import Moment
 
 Message = dict[str, Any]
 DEFAULT_GRACE_S = 15.0
@@ -67,7 +68,8 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
                 yield message
         draft = _draft(parts, job, release, request)
         link = parts.fleet.link(job.target)
-        checks = await preflight(link, job, draft, release, now=parts.clock.now())
+        good = await _last_good(parts, job)
+        checks = await preflight(link, job, draft, release, now=parts.clock.now(), good=good)
         yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
@@ -153,6 +155,20 @@ async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
     for other in await parts.store.runs.list(job=job.name, live=True):
         yield {"kind": "stopping", "run": await parts.crew.view(other.id)}
         yield {**await _stopped(parts, other, DEFAULT_GRACE_S), "kind": "ended"}
+
+
+async def _last_good(parts: Parts, job: Job) -> LastGood | None:
+    """The newest run that finished, where its environment was noted."""
+    if not job.preflight.packages:
+        return None
+    for run in await parts.store.runs.list(job=job.name):
+        if run.state is RunState.FINISHED:
+            looks = await parts.store.environments.of(run.id)
+            found = next((look for look in looks if look.moment is Moment.LAUNCH), None)
+            packages = (found.fingerprint.get("packages") or {}) if found is not None else {}
+            versions = {name: str(one["version"]) for name, one in packages.items()}
+            return LastGood(number=run.number, packages=versions) if versions else None
+    return None
 
 
 def _draft(parts: Parts, job: Job, release: Release | None, request: RunRequest) -> Run:

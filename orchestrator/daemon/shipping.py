@@ -14,9 +14,11 @@ from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Inventory, Job, Release, Target
 from orchestrator.daemon.parts import Parts
 from orchestrator.deploy import code
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release as releases
 from orchestrator.deploy.bundle import Bundle, collect
-from orchestrator.deploy.release import DeployPlan, DeployProgress
+from orchestrator.deploy.plan import DeployPlan
+from orchestrator.deploy.release import DeployProgress
 from orchestrator.store.history import ReleaseEntry
 
 Message = dict[str, Any]
@@ -65,7 +67,7 @@ async def plan_job(parts: Parts, job: Job) -> list[Planned]:
     async def one(target: Target) -> Planned:
         single = on_target(job, target)
         base = parts.packages.deployed.get((target.name, job.workdir))
-        plan = await releases.plan(parts.fleet.link(target), single, bundle, base)
+        plan = await plans.plan(parts.fleet.link(target), single, bundle, base)
         return Planned(job=single, bundle=bundle, plan=plan)
 
     return list(await asyncio.gather(*(one(target) for target in job.targets)))

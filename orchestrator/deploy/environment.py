@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.model import Job, Release
-from orchestrator.deploy.release import Caller
+from orchestrator.deploy.plan import Caller
 
 Fingerprint = Mapping[str, Any]
 

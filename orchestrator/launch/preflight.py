@@ -5,6 +5,7 @@ are the probe's (probe/preflight.py).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -19,18 +20,35 @@ _WITHIN_S = 90.0
 _CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastGood:
+    """The newest run of a job that finished, and what it ran with."""
+
+    number: int
+    packages: Mapping[str, str]
+    """Versions by lower-case name."""
+
+
 async def preflight(
-    caller: Caller, job: Job, run: Run, release: Release | None, *, now: float
+    caller: Caller,
+    job: Job,
+    run: Run,
+    release: Release | None,
+    *,
+    now: float,
+    good: LastGood | None = None,
 ) -> tuple[Check, ...]:
     """All checks, failed and passed; `now` is the daemon's time, unix seconds.
 
+    Packages of the job's own list that are not what they were in `good` are warned of.
     Changes nothing on the target, but that `stale_processes: stop` ends what it names.
     """
     answer = await caller.call(
         "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now)
     )
     checks = tuple(Check(**item) for item in answer["checks"])
-    return (*checks, *package_checks(job.preflight.packages, answer["versions"]))
+    packages = package_checks(job.preflight.packages, answer["versions"])
+    return (*checks, *packages, *_drifted(good, answer["versions"]))
 
 
 def require(checks: tuple[Check, ...]) -> None:
@@ -81,6 +99,24 @@ def package_checks(
     """One check for each constraint; none where the interpreter itself could not be asked."""
     return tuple(
         _package(name, wanted[name], versions[name]) for name in wanted if name in versions
+    )
+
+
+def _drifted(good: LastGood | None, versions: Mapping[str, str | None]) -> tuple[Check, ...]:
+    """A warning for each package of the list with another version than in the last good run."""
+    if good is None:
+        return ()
+    return tuple(
+        Check(
+            name="drift",
+            ok=False,
+            critical=False,
+            text=f"{name} is {found or 'gone'}; run {good.number}, the last that finished, had "
+            f"{good.packages.get(name.lower()) or 'none'}",
+            remedy=f"If the run fails, go back to what run {good.number} had.",
+        )
+        for name, found in sorted(versions.items())
+        if good.packages.get(name.lower()) != found
     )
 
 

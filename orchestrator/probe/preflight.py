@@ -237,7 +237,16 @@ def _caches(wanted: Frame) -> Checks:
             bad.append(f"{path} ({exc.strerror})")
     text = f"cannot be written: {', '.join(bad)}" if bad else "compile caches can be written"
     remedy = "Without them every start compiles anew: give the target's user the right to write."
-    return [check("caches", not bad, text, remedy, critical=False)]
+    checks = [check("caches", not bad, text, remedy, critical=False)]
+    if wanted["paths"] and not bad and not any(map(_holds_a_file, wanted["paths"])):
+        text = f"no compiled kernels in {', '.join(wanted['paths'])}: the first steps compile them"
+        remedy = "Nothing to do, it is slow once; keep the folder out of the releases."
+        checks.append(check("cold_cache", False, text, remedy, critical=False))
+    return checks
+
+
+def _holds_a_file(folder: str) -> bool:
+    return any(names for _, _, names in os.walk(folder))
 
 
 def _python(wanted: Frame) -> tuple[dict[str, Any], Frame]:

@@ -18,13 +18,14 @@ from . import history, intake, setup, spare
 from . import listing as listings
 from . import manifest as wire
 from .listing import Listing, changed_since, changed_since_offer, sha256_of
-from .tree import Builder, Stock
+from .stock import Stock
+from .tree import Builder
 from .workdir import RECORD, Workdir, claim, give_up, sync_folder, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .tree import Look
+    from .stock import Look
 
     Args = dict[str, Any]
     Progress = Callable[[Args], None]

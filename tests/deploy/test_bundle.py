@@ -50,6 +50,8 @@ def test_whatever_makes_another_release_changes_the_digest(
             job = dataclasses.replace(job, setup=Setup())
         case "shared":
             job = dataclasses.replace(job, shared=("checkpoints",))
+        case _:
+            raise AssertionError(change)
     assert bundle_of(job, tmp_path).digest != before.digest
 
 

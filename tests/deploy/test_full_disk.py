@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
@@ -45,13 +46,13 @@ async def test_a_disk_that_fills_leaves_the_old_release_and_no_rest(
     """The sentence names the disk and the remedy; with room again the same deploy goes through."""
     cache = workdir.parent.parent / "hashes.json"
     bundle = collect(job, cache=HashCache(cache), now=time.time())
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     first = await release.deploy(caller, job, bundle, plan, lambda _: None)
     before = tree_of(first.path)
 
     (package / "weights.bin").write_bytes(os.urandom(6_000_000))
     bundle = collect(job, cache=HashCache(cache), now=time.time())
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     with pytest.raises(DeployError, match=r"No space left.*orch prune"):
         await release.deploy(caller, job, bundle, plan, lambda _: None)
     assert os.readlink(workdir / "current") == f"releases/{first.digest}"
@@ -59,6 +60,6 @@ async def test_a_disk_that_fills_leaves_the_old_release_and_no_rest(
     assert leftovers(workdir) == []
 
     subprocess.run(["mount", "-o", "remount,size=32m", workdir.parent], check=True)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     done = await release.deploy(caller, job, bundle, plan, lambda _: None)
     assert tree_of(done.path) == tree_of(package)

@@ -15,6 +15,7 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.core.errors import DeployError, OrchError, Unreachable
 from orchestrator.core.model import Host, Job, Release, Target
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
@@ -51,7 +52,7 @@ class Way:
     async def deploy(self) -> Release:
         """Plan and deploy what is there now, as the daemon does."""
         bundle = collect(self.job, cache=HashCache(self.cache), now=time.time())
-        plan = await release.plan(self.link, self.job, bundle)
+        plan = await plans.plan(self.link, self.job, bundle)
         if not plan.large:
             return await release.deploy(self.link, self.job, bundle, plan, lambda _: None)
         async with self.link.bulk() as caller:
@@ -114,7 +115,7 @@ async def test_a_release_arrives_whole_and_the_next_sends_the_change_alone(
     assert tree_of(way.seen(first)) == tree_of(package)
     (package / "model.py").write_text("LAYERS = 4\n")
     bundle = collect(way.job, cache=HashCache(way.cache), now=time.time())
-    plan = await release.plan(way.link, way.job, bundle)
+    plan = await plans.plan(way.link, way.job, bundle)
     assert (plan.paths, plan.current) == (("trainer/model.py",), first.digest)
     second = await release.deploy(way.link, way.job, bundle, plan, lambda _: None)
     assert tree_of(way.seen(second)) == tree_of(package)

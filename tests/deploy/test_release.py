@@ -13,10 +13,12 @@ import pytest
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Release
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.hashes import HashCache
-from orchestrator.deploy.release import DeployPlan, DeployProgress
+from orchestrator.deploy.plan import DeployPlan
+from orchestrator.deploy.release import DeployProgress
 from orchestrator.probe import release as far_side
 from orchestrator.probe import spare
 from orchestrator.probe.calls import OP_MODULES
@@ -35,7 +37,7 @@ def bundled(job: Job) -> Bundle:
 async def deployed(caller: NearCaller, job: Job) -> tuple[Release, DeployPlan]:
     """Plan and deploy what is there now."""
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     return await release.deploy(caller, job, bundle, plan, lambda _: None), plan
 
 
@@ -142,7 +144,7 @@ async def test_a_plan_changes_nothing_on_the_target(
     caller: NearCaller, job: Job, workdir: Path
 ) -> None:
     """A dry run leaves no trace."""
-    await release.plan(caller, job, bundled(job))
+    await plans.plan(caller, job, bundled(job))
     assert not workdir.exists()
 
 
@@ -182,7 +184,7 @@ async def test_many_pieces_of_large_and_small_files_arrive(
     for number in range(400):
         (package / f"m{number}.py").write_text(f"x = {number}\n" * 50)
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     news: list[DeployProgress] = []
     done = await release.deploy(caller, job, bundle, plan, news.append)
     assert tree_of(done.path) == tree_of(package)
@@ -216,7 +218,7 @@ async def test_only_changes_of_the_manifest_travel_where_the_last_release_is_kno
     (package / "m8.py").unlink()
     (package / "n\udcff.py").write_text("new\n")
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle, base)
+    plan = await plans.plan(caller, job, bundle, base)
     assert plan.manifest["base"] == first.digest
     assert (len(plan.manifest["drop"]), len(plan.manifest["add"])) == (2, 2)
     done = await release.deploy(caller, job, bundle, plan, lambda _: None)
@@ -232,7 +234,7 @@ async def test_a_target_that_lost_the_last_release_is_told_the_whole_manifest(
     shutil.rmtree(workdir)
     (package / "model.py").write_text("LAYERS = 4\n")
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle, base)
+    plan = await plans.plan(caller, job, bundle, base)
     assert "whole" in plan.manifest
     done = await release.deploy(caller, job, bundle, plan, lambda _: None)
     assert tree_of(done.path) == tree_of(package)
@@ -264,7 +266,7 @@ async def test_provenance_is_kept_with_the_release(
     (package / "model.py").write_text("LAYERS = 7\n")
     (package / "new.py").write_text("x = 1\n")
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     await release.deploy(caller, job, bundle, plan, lambda _: None, inventory="cafe")
     listed = await release.releases(caller, job)
     kept = listed["releases"][0]
@@ -343,7 +345,7 @@ async def test_a_file_that_changes_while_it_is_sent_ends_the_deploy(
     first, _ = await deployed(caller, job)
     (package / "model.py").write_text("LAYERS = 4\n")
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     (package / "model.py").write_text("LAYERS = 5\n")
     with pytest.raises(DeployError, match=r"model\.py changed while it was being sent"):
         await release.deploy(caller, job, bundle, plan, lambda _: None)
@@ -396,7 +398,7 @@ async def test_a_deploy_that_is_cancelled_leaves_nothing_behind(
     await deployed(caller, job)
     (package / "weights.bin").write_bytes(os.urandom(20_000_000))
     bundle = bundled(job)
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     begun = asyncio.Event()
     deploying = asyncio.create_task(
         release.deploy(caller, job, bundle, plan, lambda _: begun.set())

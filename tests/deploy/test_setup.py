@@ -14,10 +14,12 @@ import pytest
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Release, Setup, Target
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
-from orchestrator.deploy.release import DeployPlan, DeployProgress
+from orchestrator.deploy.plan import DeployPlan
+from orchestrator.deploy.release import DeployProgress
 
 from .caller import NearCaller
 from .whole import leftovers
@@ -37,7 +39,7 @@ async def deployed(
     bundle = collect(
         job, cache=HashCache(Path(job.workdir).parent / "hashes.json"), now=time.time()
     )
-    plan = await release.plan(caller, job, bundle)
+    plan = await plans.plan(caller, job, bundle)
     told = news.append if news is not None else (lambda _: None)
     return await release.deploy(caller, job, bundle, plan, told), plan
 

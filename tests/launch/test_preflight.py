@@ -1,6 +1,7 @@
 """Preflight on this machine: every check at once, each failure with its remedy."""
 
 import dataclasses
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from orchestrator.core.errors import Check, PreflightRefused
 from orchestrator.core.model import Host, Job, PreflightPolicy, Run, RunState, Target
-from orchestrator.launch.preflight import preflight, require
+from orchestrator.launch.preflight import LastGood, preflight, require
 from tests.conftest import TmuxCall
 from tests.deploy.caller import NearCaller
 
@@ -192,3 +193,34 @@ async def test_a_workdir_and_an_interpreter_that_are_not_there(
     assert "cannot be written: Not a directory" in found["workdir"].text
     assert not found["python"].ok
     assert found["python"].remedy is not None
+
+
+async def test_a_package_that_drifted_since_the_last_good_run_is_a_warning(
+    job: Job, run: Run
+) -> None:
+    """What the job lists and has another version than in the run that finished is said."""
+    job = with_policy(job, packages={"pytest": ">=1", "no-such-package": ">=1"})
+    now = time.time()
+    good = LastGood(number=1, packages={"pytest": "0.1", "no-such-package": "7.0"})
+    checks = await preflight(NearCaller(), job, run, None, now=now, good=good)
+    drift = [check for check in checks if check.name == "drift"]
+    assert [check.critical for check in drift] == [False, False]
+    assert drift[0].text == "no-such-package is gone; run 1, the last that finished, had 7.0"
+    assert "had 0.1" in drift[1].text
+    version = importlib.metadata.version("pytest")
+    good = LastGood(number=1, packages={"pytest": version})
+    checks = await preflight(NearCaller(), job, run, None, now=now, good=good)
+    assert not [check for check in checks if check.name == "drift"]
+
+
+async def test_a_cold_compile_cache_is_announced(job: Job, run: Run, tmp_path: Path) -> None:
+    """With no kernel in the cache folder that is said before the launch, and refuses nothing."""
+    cache = tmp_path / "cache"
+    job = dataclasses.replace(job, env={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
+    cold = (await checked(job, run))["cold_cache"]
+    assert not cold.ok
+    assert not cold.critical
+    assert f"no compiled kernels in {cache}" in cold.text
+    (cache / "ab").mkdir()
+    (cache / "ab" / "kernel.so").write_bytes(b"x")
+    assert "cold_cache" not in await checked(job, run)
