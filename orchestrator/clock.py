@@ -57,3 +57,9 @@ def utc_text(unix: float) -> str:
     """RFC 3339 in UTC with milliseconds, as alerts and logs carry it."""
     moment = datetime.datetime.fromtimestamp(unix, tz=datetime.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def second_of_day(unix: float) -> float:
+    """Seconds since midnight in this machine's time zone."""
+    moment = datetime.datetime.fromtimestamp(unix, tz=datetime.UTC).astimezone()
+    return moment.hour * 3600.0 + moment.minute * 60.0 + moment.second

@@ -214,6 +214,12 @@ class AlertsSpec:
     routes: tuple[Route, ...] = ()
     silences: tuple[Mapping[str, str], ...] = ()
     heartbeat_url_env: str | None = None
+    remind_s: float | None = None
+    """An incident that nobody acknowledged is told again each time this has passed."""
+    cool_down_s: float = 0.0
+    """The same failure of the same job opens no second alert within this time."""
+    quiet_hours: tuple[int, int] | None = None
+    """Minutes of the day, in the daemon's local time: what is not critical waits for their end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,5 +396,7 @@ class Delivery:
     state: str
     """`pending`, `delivered`, `disabled` (the receiver answered 410)."""
     error: str | None = None
+    created_at: float = 0.0
+    """Where `next_at` of an untried one is later, it is kept back on purpose until then."""
     digest: str | None = None
     """Id of the message that it shares with others, where there were too many for one each."""

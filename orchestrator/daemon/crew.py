@@ -13,14 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.api import messages
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, second_of_day
 from orchestrator.core.decide.decision import Policy
-from orchestrator.core.decide.inputs import Accepted, AckAsked, StopAsked
+from orchestrator.core.decide.inputs import Accepted, AckAsked, ReminderDue, StopAsked
 from orchestrator.core.decide.lifecycle import decide
+from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Incident, IncidentState, Inventory, Job, LinkState, Run, RunState
+from orchestrator.core.model import (
+    Incident,
+    IncidentState,
+    Inventory,
+    Job,
+    LinkState,
+    Run,
+    RunState,
+)
 from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.environment import Environment
@@ -110,13 +119,27 @@ class Crew:
             member.tell(AckAsked(incident=incident.id))
             await self._until_known(member, incident.id)
             return
-        view = await self._store.view(incident.run)
+        if not await self._decide_for_ended(incident.run, AckAsked(incident=incident.id)):
+            raise UsageError(f"The job of {incident.run} is no longer in the inventory.")
+
+    async def remind(self, incident: Incident, nth: int) -> None:
+        """An incident is open still: tell whoever was told of it."""
+        event = ReminderDue(incident=incident.id, nth=nth)
+        member = self._members.get(incident.run)
+        if member is not None and not member.view.run.state.ended:
+            member.tell(event)
+        else:
+            await self._decide_for_ended(incident.run, event)
+
+    async def _decide_for_ended(self, run: str, event: AckAsked | ReminderDue) -> bool:
+        """Decide for a run that nobody supervises any more; False where its job is not known."""
+        view = await self._store.view(run)
         job = await job_of(self._store, view.run, self._inventory())
         if job is None:
-            raise UsageError(f"The job {view.run.job} is no longer in the inventory.")
-        event = AckAsked(incident=incident.id)
+            return False
         await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
-        await self._show(incident.run)
+        await self._show(run)
+        return True
 
     async def _until_known(self, member: Supervisor, ident: str) -> None:
         """Until the supervisor has decided on an acknowledgement, and its store has it."""
@@ -206,7 +229,14 @@ class Crew:
 
     async def _policy(self, job: Job) -> Policy:
         silences = await self._store.silences.list()
-        return Policy(job=job, alerts=self._inventory().alerts, silences=silences)
+        alerts, now = self._inventory().alerts, self._clock.now()
+        quiet_s = quiet_for_s(alerts.quiet_hours, second_of_day(now))
+        return Policy(
+            job=job,
+            alerts=alerts,
+            silences=silences,
+            quiet_until=None if quiet_s is None else now + quiet_s,
+        )
 
     # --- what is shown ---------------------------------------------------------------------------
 

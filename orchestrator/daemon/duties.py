@@ -1,4 +1,4 @@
-"""What the daemon does by the clock: beat, follow the inventory's sinks, forget the old.
+"""What the daemon does by the clock: beat, follow the inventory's sinks, remind, forget the old.
 
 It owns when these are due. It must not know how any of them is done.
 """
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import StoreError
+from orchestrator.core.decide.quiet import reminders
+from orchestrator.core.errors import NoSuchRun, StoreError
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.forgetting import forget_old
@@ -20,6 +21,7 @@ from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store
 
 FOLLOW_EVERY_S = 5.0
+REMIND_LOOK_S = 5.0
 PRUNE_FIRST_S = 120.0
 """After a start, when the runs have been taken up again."""
 PRUNE_EVERY_S = 86_400.0
@@ -52,11 +54,26 @@ class Duties:
             tasks.create_task(heart.run(), name="heartbeat")
             tasks.create_task(self._follow(), name="follow sinks")
             tasks.create_task(self._prune(), name="prune")
+            tasks.create_task(self._remind(), name="remind")
 
     async def _follow(self) -> None:
         while True:
             self.outbox.follow(self.rack.sinks(self.file.current().alerts.sinks))
             await self.clock.sleep(FOLLOW_EVERY_S)
+
+    async def _remind(self) -> None:
+        told: dict[str, int] = {}
+        while True:
+            await self.clock.sleep(REMIND_LOOK_S)
+            every_s = self.file.current().alerts.remind_s
+            try:
+                found = await self.store.incidents.list(unresolved=True) if every_s else ()
+                for incident, nth in reminders(found, every_s, self.clock.now()):
+                    if told.get(incident.id) != nth:
+                        await self.crew.remind(incident, nth)
+                        told[incident.id] = nth
+            except (StoreError, NoSuchRun) as error:
+                logger.warning("reminder.failed", extra={"why": str(error)})
 
     async def _prune(self) -> None:
         await self.clock.sleep(PRUNE_FIRST_S)

@@ -47,6 +47,8 @@ LOOK_AGAIN_S = 60.0
 STORE_PAUSE_S = 1.0
 REMOVED = "no longer in the inventory: put it back, or what waits is forgotten after 30 days"
 MAX_WAIT_S = 3700.0
+QUIET_MOST_S = 90_000.0
+"""Quiet hours are less than a day, and a day may have 25 hours."""
 
 logger = logging.getLogger(__name__)
 
@@ -205,8 +207,9 @@ class Outbox:
             if self._crowded(lane) is not crowded:
                 return 0.0
             wait = one.next_at - now
+            kept_back = one.attempts == 0 and one.next_at > one.created_at
             # Further off than any Retry-After: the wall clock jumped back, and it is due.
-            if 0 < wait <= MAX_WAIT_S:
+            if 0 < wait <= (QUIET_MOST_S if kept_back else MAX_WAIT_S):
                 waits.append(wait)
             elif lane.requests < MAX_IN_FLIGHT:
                 waits.append(await self._start(lane, one, fresh, group))

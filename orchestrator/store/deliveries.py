@@ -144,6 +144,9 @@ def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
             table.c.incident == alert.incident, table.c.status == "firing"
         )
         sinks = tuple(dict.fromkeys(connection.execute(told).scalars()))
+    if outgoing.cool_down_s:
+        warm = _told_lately(connection, outgoing, now)
+        sinks = tuple(sink for sink in sinks if sink not in warm)
     new = 0
     for sink in sinks:
         values = {
@@ -154,9 +157,22 @@ def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
             "alert": row_of(alert),
             "state": PENDING,
             "attempts": 0,
-            "next_at": now,
+            "next_at": max(now, outgoing.not_before or now),
             "created_at": now,
         }
         added = insert(table).values(values).on_conflict_do_nothing(index_elements=["id"])
         new += connection.execute(added.returning(table.c.seq)).first() is not None
     return new
+
+
+def _told_lately(connection: Connection, outgoing: Outgoing, now: float) -> frozenset[str]:
+    """Sinks that have an alert on the same failure of the same job from within the cool-down."""
+    alert, columns = outgoing.alert, tables.deliveries.c
+    query = select(columns.sink).where(
+        columns.status == "firing",
+        columns.created_at > now - outgoing.cool_down_s,
+        columns.incident != alert.incident,
+        columns.alert["fingerprint"].as_string() == alert.fingerprint,
+        columns.alert["labels"]["job"].as_string() == alert.labels.get("job", ""),
+    )
+    return frozenset(connection.execute(query).scalars())

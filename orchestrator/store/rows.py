@@ -77,6 +77,7 @@ def delivery_of(row: RowMapping) -> Delivery:
         next_at=row["next_at"],
         state=row["state"],
         error=row["error"],
+        created_at=row["created_at"],
         digest=row["digest"],
     )
 

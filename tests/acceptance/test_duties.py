@@ -1,4 +1,4 @@
-"""What a daemon does unasked: beats while it sees, follows the inventory's sinks, says who cares."""
+"""What a daemon does unasked: it beats while it sees, follows the inventory's sinks, reminds."""
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -65,3 +65,17 @@ def test_acknowledgement_of_a_live_run_is_answered_once_it_is_known(
     receiver.wait_for(where=firing, timeout_s=40)
     assert orch.json("ack", run)["state"] == "acknowledged"
     orch("stop", run)
+
+
+def test_reminder_comes_until_somebody_cares(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """With `remind` an open incident is told again; after `ack` it is not."""
+    text = local_job(short_folder, "python3 -m played sigkill_self")
+    orch = make_orch(text + "  remind: 2s\n")
+    orch("run", check=100)
+    told = receiver.wait_for(2, where=firing, timeout_s=40)
+    assert "Still open" in told[1].json["alerts"][0]["annotations"]["description"]
+    orch("ack", "@1")
+    receiver.wait_for(where=lambda one: one.json["status"] == "resolved")
+    assert not firing(receiver.received[-1])

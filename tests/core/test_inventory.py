@@ -11,7 +11,7 @@ from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import InventoryError
 from orchestrator.core.inventory import parse_inventory
 from orchestrator.core.inventory.failures import GROUPS, SIGNATURES
-from orchestrator.core.inventory.units import parse_duration, parse_size
+from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
 from orchestrator.core.model import Inventory
 
 CASES = sorted((Path(__file__).parent / "inventories").glob("*.yaml"))
@@ -52,6 +52,9 @@ alerts:
     ops: {type: webhook, url_env: ORCH_WEBHOOK_URL, secret_env: ORCH_WEBHOOK_SECRET}
     bell: {type: command, command: [notify-send, orch]}
   routes: [{match: {severity: critical}, to: [ops, bell]}]
+  remind: 4h
+  cool_down: 10m
+  quiet_hours: 22:00-07:00
 rules: [{name: mine, pattern: oops}]
 """
 
@@ -249,3 +252,16 @@ def test_sizes(text: str, size: int) -> None:
 def test_words_that_are_no_sizes(text: str) -> None:
     """A number without a unit and anything else is no size."""
     assert parse_size(text) is None
+
+
+def test_alert_rules_are_read() -> None:
+    """Reminder and cool-down in seconds, quiet hours in minutes of the day."""
+    alerts = parse(WHOLE).alerts
+    assert (alerts.remind_s, alerts.cool_down_s) == (14_400.0, 600.0)
+    assert alerts.quiet_hours == (22 * 60, 7 * 60)
+
+
+@pytest.mark.parametrize("text", ["22-07", "24:00-07:00", "22:60-07:00", "08:00-08:00", "x", ""])
+def test_quiet_hours_are_two_different_times(text: str) -> None:
+    """Anything else is none."""
+    assert parse_hours(text) is None

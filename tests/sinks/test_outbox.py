@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import ssl
+from dataclasses import replace
 from email.utils import format_datetime
 from pathlib import Path
 
@@ -461,4 +462,18 @@ async def test_same_sinks_go_on_undisturbed(bench: Bench) -> None:
             await asyncio.sleep(0.01)
     outbox.follow(rack.sinks((OPS,)))
     assert "500" in ((await _status(bench)).error or "")
+    await receiver.stop()
+
+
+@pytest.mark.parametrize("speed", [2000.0])
+async def test_alert_of_quiet_hours_arrives_at_their_end(bench: Bench) -> None:
+    """Kept back for two hours, longer than any retry, it is sent then and not before."""
+    receiver = await Receiver().start()
+    bench.values["URL"] = receiver.url
+    bench.start()
+    until = bench.clock.now() + 7200.0
+    await bench.enqueue(replace(outgoing("i1"), not_before=until), outgoing("i2"))
+    await receiver.until(2)
+    assert _ids(receiver) == ["i2-firing-1", "i1-firing-1"]
+    assert bench.clock.now() >= until
     await receiver.stop()

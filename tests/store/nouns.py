@@ -51,7 +51,7 @@ def outgoing(
             id=f"{incident_id}-{status}",
             incident=incident_id,
             status=status,
-            labels={"alertname": "fx_trace_race"},
+            labels={"alertname": "fx_trace_race", "job": "dflash"},
             annotations={"summary": "s"},
             starts_at=10.0,
             ends_at=None,

@@ -295,3 +295,25 @@ async def test_everything_survives_a_reopening(tmp_path: Path) -> None:
     assert await second.actions.pending() == (launch,)
     assert len(await second.deliveries.pending()) == 1
     await second.close()
+
+
+async def test_cool_down_leaves_out_sinks_that_were_told_lately(store: Store) -> None:
+    """The same failure of the same job is told once in the time; without one it is told again."""
+    run = await store.runs.create(draft())
+    for number in range(3):
+        warm = replace(outgoing(f"i{number}"), cool_down_s=600.0 if number < 2 else 0.0)
+        made = incident(run.id, ident=f"i{number}", fingerprint=f"v1:{number}")
+        await store.apply(Decision(run=run, incidents=(made,), outgoing=(warm,)))
+    assert [one.alert.incident for one in await store.deliveries.pending()] == ["i0", "i2"]
+    over = replace(outgoing("i1", "resolved"))
+    await store.apply(Decision(run=run, outgoing=(over,)))
+    assert len(await store.deliveries.pending()) == 2
+
+
+async def test_quiet_hours_make_a_delivery_due_later(store: Store) -> None:
+    """What is kept back is due at their end, and told apart from what waits for a retry."""
+    run = await store.runs.create(draft())
+    later = replace(outgoing("i1"), not_before=4_000_000_000.0)
+    await store.apply(Decision(run=run, incidents=(incident(run.id),), outgoing=(later,)))
+    (one,) = await store.deliveries.pending()
+    assert one.next_at == 4_000_000_000.0 > one.created_at

@@ -29,6 +29,13 @@ def given_up(incident: Incident, job: Job, target: Target, *, outlook: str) -> A
     return _alert(incident, job, target, ident, FIRING, outlook)
 
 
+def reminder(incident: Incident, job: Job, target: Target, nth: int) -> Alert:
+    """The alert that an incident is open still; `nth` makes each one a message of its own."""
+    ident = f"{incident.id}-{FIRING}-reminder-{nth}"
+    outlook = "Still open: `orch ack` it, and nothing more is sent."
+    return _alert(incident, job, target, ident, FIRING, outlook)
+
+
 def resolved(incident: Incident, job: Job, target: Target, *, outlook: str) -> Alert:
     """The alert that an incident is over; `outlook` says why."""
     return _alert(incident, job, target, f"{incident.id}-{RESOLVED}", RESOLVED, outlook)

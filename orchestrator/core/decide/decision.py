@@ -63,6 +63,10 @@ class Outgoing:
 
     alert: Alert
     sinks: tuple[str, ...]
+    not_before: float | None = None
+    """Unix time at which quiet hours end."""
+    cool_down_s: float = 0.0
+    """Sinks that were told of the same failure of the same job within this time are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,8 @@ class Policy:
     job: Job
     alerts: AlertsSpec = field(default_factory=AlertsSpec)
     silences: tuple[Silence, ...] = ()
+    quiet_until: float | None = None
+    """Unix time at which the quiet hours of now end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from orchestrator.core.model import (
     IncidentState,
     Release,
     RunState,
+    Severity,
     Target,
 )
 
@@ -211,6 +212,13 @@ class Desk:
                 job, target = self._policy.job, self._target()
                 self._send(alerts.resolved(over, job, target, outlook="Acknowledged."))
 
+    def reminded(self, ident: str, nth: int) -> None:
+        """Time has passed, and nobody cares yet."""
+        for one in self._view.incidents:
+            if one.id == ident and one.state is IncidentState.OPEN:
+                self.note("incident.reminded", incident=ident, nth=nth)
+                self._send(alerts.reminder(one, self._policy.job, self._target(), nth))
+
     # What is seen while it runs.
 
     def finding_seen(self, event: FindingSeen) -> None:
@@ -283,7 +291,8 @@ class Desk:
         self.note(kind, incident=incident.id, signature=incident.signature)
         if change.told:
             job, target = self._policy.job, self._target()
-            self._send(alerts.firing(incident, job, target, outlook=outlook))
+            alert = alerts.firing(incident, job, target, outlook=outlook)
+            self._send(alert, cool_down_s=self._policy.alerts.cool_down_s if change.opened else 0.0)
 
     def _resolve(self, incident: Incident, why: str) -> None:
         over = replace(
@@ -294,7 +303,11 @@ class Desk:
         if incident.state is IncidentState.OPEN:
             self._send(alerts.resolved(over, self._policy.job, self._target(), outlook=why))
 
-    def _send(self, alert: Alert) -> None:
+    def _send(self, alert: Alert, *, cool_down_s: float = 0.0) -> None:
         policy = self._policy
         sinks = sinks_for(alert.labels, policy.alerts, policy.silences, self._now)
-        self._outgoing.append(Outgoing(alert=alert, sinks=sinks))
+        urgent = alert.labels["severity"] == Severity.CRITICAL
+        not_before = None if urgent else policy.quiet_until
+        self._outgoing.append(
+            Outgoing(alert=alert, sinks=sinks, not_before=not_before, cool_down_s=cool_down_s)
+        )

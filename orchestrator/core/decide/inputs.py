@@ -94,6 +94,14 @@ class AckAsked:
     incident: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReminderDue:
+    """An incident of this run is still open, and nobody has acknowledged it."""
+
+    incident: str
+    nth: int
+
+
 Input = (
     Accepted
     | Deployed
@@ -106,6 +114,7 @@ Input = (
     | FindingSeen
     | VerdictReached
     | AckAsked
+    | ReminderDue
     | Exited
     | RelayGone
     | LinkChanged

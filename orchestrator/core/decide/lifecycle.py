@@ -21,6 +21,7 @@ from orchestrator.core.decide.inputs import (
     Input,
     Launched,
     LaunchFailed,
+    ReminderDue,
     StopAsked,
     StopDone,
     VerdictReached,
@@ -59,6 +60,8 @@ def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:
             desk.verdict_reached(event)
         case AckAsked():
             desk.acknowledged(event.incident)
+        case ReminderDue():
+            desk.reminded(event.incident, event.nth)
         case LinkChanged():
             desk.note("link.changed", state=str(event.state), reason=event.reason)
         case SessionChanged():

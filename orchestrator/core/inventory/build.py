@@ -18,6 +18,7 @@ from orchestrator.core.inventory.shape import (
     SetupShape,
     TargetShape,
 )
+from orchestrator.core.inventory.units import parse_hours
 from orchestrator.core.model import (
     AlertsSpec,
     Host,
@@ -216,4 +217,7 @@ def _alerts(alerts: AlertsShape) -> AlertsSpec:
         ),
         silences=tuple(_frozen(silence) for silence in alerts.silences),
         heartbeat_url_env=alerts.heartbeat_url_env,
+        remind_s=alerts.remind,
+        cool_down_s=alerts.cool_down,
+        quiet_hours=parse_hours(alerts.quiet_hours) if alerts.quiet_hours else None,
     )

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import PydanticCustomError
 
 from orchestrator.core.inventory.document import WrittenFloat, WrittenInt
-from orchestrator.core.inventory.units import parse_duration, parse_size
+from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
 
 RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
 
@@ -102,7 +102,14 @@ def _specifier(value: object) -> str:
     return text
 
 
+def _quiet_hours(value: object) -> str:
+    if not isinstance(value, str) or parse_hours(value) is None:
+        raise refuse(f"must be two times of day such as 22:00-07:00, not {shown(value)}")
+    return value
+
+
 _STRING = WithJsonSchema({"type": "string"})
+QuietHours = Annotated[str, BeforeValidator(_quiet_hours), _STRING]
 # A mapping or list whose lines are all commented out reads as nothing.
 _NOTHING_IS_A_MAPPING = BeforeValidator(lambda value: {} if value is None else value)
 _NOTHING_IS_A_LIST = BeforeValidator(lambda value: [] if value is None else value)
@@ -273,6 +280,13 @@ class AlertsShape(Shape):
     routes: list[RouteShape] = Field(default_factory=list)
     silences: list[dict[str, Text]] = Field(default_factory=list)
     heartbeat_url_env: Variable | None = None
+    remind: Duration | None = Field(
+        default=None, description="Tell an open incident again after this."
+    )
+    cool_down: Duration = Field(default=0.0, description="A failure is told once in this time.")
+    quiet_hours: QuietHours | None = Field(
+        default=None, description="As 22:00-07:00, local: what is not critical waits for the end."
+    )
 
 
 class InventoryShape(Shape):
