@@ -16,9 +16,9 @@ from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import HashCache
-from orchestrator.daemon.simulated import with_simulation
 from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store

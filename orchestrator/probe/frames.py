@@ -21,7 +21,8 @@ Probe to daemon
     pong     n
 
 Daemon to probe
-    call     id op args                                     see the ops of serve.py
+    call     id op args raw                                 see the ops of serve.py; with `raw: N`
+             the N bytes behind the line are the op's `data`
     ack      watch stream offset                            stored up to here; opens the window
     ping     n                                              every 5 s; 30 s without a frame end it
 
@@ -46,10 +47,11 @@ Ops of a call (args -> value)
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
-    release_offer  {workdir, digest, entries, env, path_first} -> {missing:[sha256], current,
-             exists, setup}               changes nothing; `entries`: a packed manifest.Manifest
-    release_blobs  {workdir, digest, deploy, data} -> {}          packed records, in any order
-    release_commit {workdir, digest, deploy, entries, env, path_first, provenance}
+    release_offer  {workdir, digest, manifest, env, path_first} -> {missing:[sha256], current,
+             exists, setup} | {unknown}   changes nothing; `manifest`: {whole} (packed), or what is
+             different from a release there, {base, header, drop:[path], add:[line]}
+    release_blobs  {workdir, digest, deploy, number, packed, data} -> {}    raw; records in pieces
+    release_commit {workdir, digest, deploy, manifest, env, path_first, provenance, data}
              -> {path, switched, verified, linked, setup_ran}     progress: {stage, line}
     release_abandon {workdir, digest, deploy} -> {}      what was sent for `deploy` is removed
     release_list   {workdir} -> {current, releases:[{digest, name, at, bytes, files, in_use,
@@ -58,12 +60,12 @@ Ops of a call (args -> value)
     release_prune  {workdir, keep, protect} -> {removed, kept, environments}
     runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
     environment {python, packages, variables, caches} -> {...}
-    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
-    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
-    copy_digest {path, size, part} -> {sha256, missing}
     adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
              what: a session, SESSION:WINDOW.PANE, or a PID
     adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
+    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
+    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
+    copy_digest {path, size, part} -> {sha256, missing}
     copy_write  {path, offset, data, cut} -> {}      into the part beside the name
     copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
     copy_make   {path, kind, mode, to} -> {}         a folder or a link
@@ -108,6 +110,16 @@ def decode(line: bytes) -> Frame:
     if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
         raise BadFrame(f"no frame: {line[:80]!r}")
     return frame
+
+
+def raw_size(frame: Frame) -> int | None:
+    """How many bytes follow a frame's line; None: it is whole. BadFrame where that is no size."""
+    size = frame.get("raw")
+    if size is None:
+        return None
+    if not isinstance(size, int) or not 0 <= size <= MAX_FRAME_BYTES:
+        raise BadFrame(f"{size!r} bytes cannot follow a frame")
+    return size
 
 
 def pack(chunk: bytes) -> str:
