@@ -2,8 +2,9 @@
 
     python -m bench.deploy [REPEATS]
 
-Needs the lab (root). `orch` is the daemon's part of `orch deploy` over the link that it keeps:
-walk, plan, send, verify, switch; a first deploy has a connection of its own, as in the daemon.
+Needs the lab (root). `orch deploy` is the whole command with a daemon that runs already; `orch` is
+the daemon's part over the link that it keeps: walk, plan, send, verify, switch; a first deploy has
+a connection of its own, as in the daemon.
 Prints one line for each case with the median in seconds of every way.
 """
 
@@ -19,13 +20,17 @@ from pathlib import Path
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import Host, Job, Target
+from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
-from orchestrator.deploy.bundle import collect
+from orchestrator.deploy.bundle import Bundle, collect
+from orchestrator.deploy.hashes import HashCache
 from orchestrator.link import Link
 from orchestrator.transport.pool import Pool
 from tests.lab.lab import Lab
 
 CONTAINER = "200"
+ORCH = (sys.executable, "-m", "orchestrator")
+SIZES = {"small": 600_000, "many": 20_000_000, "first": 200_000_000}
 Way = Callable[[], Awaitable[None]]
 
 
@@ -46,6 +51,13 @@ class Ways:
         self._link = link
         self._package = package
         self._scratch = scratch
+        self._cache = HashCache(scratch / f"{package.name}.json")
+        self._base: Bundle | None = None
+        state, runtime = scratch / f"state-{package.name}", scratch / "run"
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        places = {"XDG_STATE_HOME": str(state), "XDG_RUNTIME_DIR": str(runtime)}
+        self.env = os.environ | places
+        self.inventory = self._write_inventory(link.target.host)
         self._job = Job(
             name="bench",
             targets=(link.target,),
@@ -56,14 +68,39 @@ class Ways:
 
     async def orch(self) -> None:
         """The daemon's part of `orch deploy`."""
-        cache = self._scratch / f"{self._package.name}.json"
-        bundle = await asyncio.to_thread(collect, self._job, cache=cache, now=time.time())
-        plan = await release.plan(self._link, self._job, bundle)
+        bundle = await asyncio.to_thread(collect, self._job, cache=self._cache, now=time.time())
+        plan = await plans.plan(self._link, self._job, bundle, self._base)
+        self._base = bundle
         if not plan.large:
             await release.deploy(self._link, self._job, bundle, plan, lambda _: None)
             return
         async with self._link.bulk() as caller:
             await release.deploy(caller, self._job, bundle, plan, lambda _: None)
+
+    async def command(self) -> None:
+        """The whole of `orch deploy`."""
+        await run([*ORCH, "--config", str(self.inventory), "deploy"], env=self.env)
+
+    async def end(self) -> None:
+        """Stop the daemon of the command."""
+        await run([*ORCH, "--config", str(self.inventory), "daemon", "stop"], env=self.env)
+
+    def _write_inventory(self, host: Host) -> Path:
+        path = self._scratch / f"{self._package.name}.yaml"
+        path.write_text(
+            f"""
+version: 1
+hosts:
+  pve1: {{hostname: {host.hostname}, port: {host.port}, user: root,
+         identity_file: {host.identity_file}, known_hosts: {host.known_hosts}}}
+targets:
+  ct200: {{host: pve1, runtime: pct, container: {CONTAINER}}}
+jobs:
+  bench: {{target: ct200, package: {self._package}, command: "true",
+          workdir: /srv/orch/command-{self._package.name}}}
+"""
+        )
+        return path
 
     def rsync(self, *, master: bool) -> Way:
         """rsync through `ssh pct exec`, with a connection of its own or over a kept one."""
@@ -84,9 +121,9 @@ class Ways:
         await run(["sh", "-c", f"tar -c -C {self._package} . | {ssh} '{into}'"])
 
 
-async def run(argv: list[str]) -> None:
+async def run(argv: list[str], *, env: dict[str, str] | None = None) -> None:
     """Run a program to its end."""
-    child = await asyncio.create_subprocess_exec(*argv, stdout=subprocess.DEVNULL)
+    child = await asyncio.create_subprocess_exec(*argv, env=env, stdout=subprocess.DEVNULL)
     if await child.wait() != 0:
         raise SystemExit(f"failed: {' '.join(argv)}")
 
@@ -101,17 +138,28 @@ async def timed(way: Way) -> float:
 async def case(lab: Lab, link: Link, scratch: Path, name: str, *, files: int, repeats: int) -> None:
     """A first deploy and one-line changes of one package, every way in turn."""
     package = scratch / name
-    sizes = {"small": 600_000, "many": 20_000_000, "first": 200_000_000}
-    write_package(package, files=files, total_bytes=sizes[name])
+    write_package(package, files=files, total_bytes=SIZES[name])
     ways = Ways(lab, link, package, scratch)
     all_ways: dict[str, Way] = {
+        "orch deploy": ways.command,
         "orch": ways.orch,
         "rsync fresh": ways.rsync(master=False),
         "rsync ControlMaster": ways.rsync(master=True),
         "tar": ways.tar,
     }
+    await run([*ORCH, "--config", str(ways.inventory), "daemon", "start"], env=ways.env)
+    try:
+        await compare(name, package, all_ways, files=files, repeats=repeats)
+    finally:
+        await ways.end()
+
+
+async def compare(
+    name: str, package: Path, all_ways: dict[str, Way], *, files: int, repeats: int
+) -> None:
+    """A first deploy and one-line changes, every way in turn."""
     first = {label: await timed(way) for label, way in all_ways.items()}
-    report(f"{name}: first deploy of {files} files, {sizes[name] / 1e6:g} MB", first)
+    report(f"{name}: first deploy of {files} files, {SIZES[name] / 1e6:g} MB", first)
     if name == "first":
         return
     found: dict[str, list[float]] = {label: [] for label in all_ways}
