@@ -4,6 +4,7 @@ It is shipped to a container alone, needs torch there and nothing of its sibling
 meets the daemon in text only (docs/run-contract.md). Read in this order:
 
     config      what a run is asked to do, refused at the door
+    targets     the frozen model: shipped, pretrained, or a Hugging Face folder (hf, words)
     corpus      text -> prompts -> answers by the target -> rows
     decoder     the frozen target: features, and the answers themselves
     blocks      anchors, noise, labels: which block predicts what

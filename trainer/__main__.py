@@ -78,11 +78,12 @@ def _run(config: object, *, resume: bool, fresh: bool) -> int:
     from trainer.figures import TrainingError
     from trainer.targets import TargetError
     from trainer.textfiles import CorpusError
+    from trainer.words import WordsError
 
     assert isinstance(config, Config)
     try:
         return train.main(config, start_of(config, resume=resume, fresh=fresh))
-    except (TargetError, CorpusError) as error:
+    except (TargetError, CorpusError, WordsError) as error:
         raise ConfigError(str(error)) from error
     except (TrainingError, CheckpointError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -73,9 +73,12 @@ class CorpusConfig:
     samples: int = 256
     eval_samples: int = 8
     prompt_tokens: int = 64
+    """Length of a prompt cut from text; the most that a conversation's may have."""
     answer_tokens: int = 128
     temperature: float = 0.7
     """Sampling temperature of the target's answers; 0: greedy."""
+    thinking: bool = False
+    """Given to the chat template as enable_thinking; must be as it will be served."""
     row_tokens: int = 512
     """Length of a packed row."""
     anchors: int = 32

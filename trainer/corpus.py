@@ -5,9 +5,10 @@ packing.py.
 """
 
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from trainer.config import CorpusConfig
 from trainer.decoder import Cache
 from trainer.targets import Target
-from trainer.textfiles import CorpusError, read_texts
+from trainer.textfiles import CorpusError, read_samples
 
 LOOP_PERIOD = 24
 LOOP_LENGTH = 48
@@ -35,77 +36,151 @@ class Document:
     """The answer was ended where it began to repeat itself."""
 
 
-def make_documents(
-    target: Target,
-    config: CorpusConfig,
-    *,
-    held_out: bool,
-    seed: int,
-    cache: Path,
-    between: Callable[[], None],
-) -> list[Document]:
-    """Answers of the target to prompts from the corpus, read from `cache` if made before.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The answers to one set of prompts, batch after batch, each kept in a file of its own.
 
-    `between` is called between batches and may raise. Answers of fewer than two tokens
-    are left out, since no block fits in them.
+    So a run that was cut goes on with the next batch, and several targets share the work.
     """
-    count = config.eval_samples if held_out else config.samples
-    key = json.dumps([target.digest, asdict(config), held_out, seed], sort_keys=True)
-    file = cache / f"answers-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    if file.is_file():
+
+    target: Target
+    config: CorpusConfig
+    held_out: bool
+    seed: int
+    cache: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where the batches lie: another target, corpus or seed has another folder."""
+        key = json.dumps(
+            [self.target.digest, asdict(self.config), self.held_out, self.seed], sort_keys=True
+        )
+        return self.cache / f"answers-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+    def make(self, between: Callable[[], None], *, share: int = 0, shares: int = 1) -> None:
+        """Make this share's batches that are not there yet.
+
+        `between` is called between batches and may raise. Raises CorpusError.
+        """
+        prompts = _prompts(self.target, self.config, held_out=self.held_out, seed=self.seed)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number in range(share, -(-len(prompts) // BATCH), shares):
+            file = self.folder / f"{number:06d}.json"
+            if file.is_file():
+                continue
+            between()
+            batch = self._batch(prompts[number * BATCH : (number + 1) * BATCH], number)
+            draft = file.with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps([asdict(document) for document in batch]))
+            draft.rename(file)
+        if share == 0:
+            (self.folder / "batches").write_text(str(-(-len(prompts) // BATCH)))
+
+    def read(self) -> list[Document] | None:
+        """All documents, once every batch is there; None before."""
+        count = self.folder / "batches"
+        if not count.is_file():
+            return None
+        files = [self.folder / f"{number:06d}.json" for number in range(int(count.read_text()))]
+        if not all(file.is_file() for file in files):
+            return None
         return [
-            Document(**{**d, "tokens": tuple(d["tokens"])}) for d in json.loads(file.read_text())
+            Document(**{**line, "tokens": tuple(line["tokens"])})
+            for file in files
+            for line in json.loads(file.read_text())
         ]
-    prompts = _prompts(target, config, count, held_out=held_out, seed=seed)
-    generator = torch.Generator().manual_seed(seed * 2 + held_out)
-    documents: list[Document] = []
-    for start in range(0, count, BATCH):
-        between()
-        answers = sample_answers(target, prompts[start : start + BATCH], config, generator)
-        for prompt, answer in zip(prompts[start : start + BATCH].tolist(), answers, strict=True):
-            kept, looped = end_answer(answer, target.end_tokens)
+
+    def _batch(self, prompts: list[list[int]], number: int) -> list[Document]:
+        seed = (self.seed * 2 + self.held_out) * 1_000_003 + number
+        generator = torch.Generator().manual_seed(seed)
+        answers = sample_answers(self.target, prompts, self.config, generator)
+        documents = []
+        for prompt, answer in zip(prompts, answers, strict=True):
+            kept, looped = end_answer(answer, self.target.end_tokens)
+            # No block fits in fewer than two tokens.
             if len(kept) >= 2:
                 tokens = (*prompt, *kept)
                 documents.append(Document(tokens=tokens, prompt=len(prompt), looped=looped))
-    cache.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps([asdict(document) for document in documents]))
-    draft.rename(file)
+        return documents
+
+
+def make_documents(answers: Answers, between: Callable[[], None]) -> list[Document]:
+    """The documents of `answers`, made here where they are not there yet."""
+    documents = answers.read()
+    if documents is None:
+        answers.make(between)
+        documents = answers.read()
+    assert documents is not None
     return documents
 
 
-def _prompts(
-    target: Target, config: CorpusConfig, count: int, *, held_out: bool, seed: int
-) -> Tensor:
-    texts = read_texts(config.source, held_out=held_out)
+def check_unused(mask_token: int, documents: Sequence[Document]) -> None:
+    """Raise CorpusError where the drafter's mask token is a word of the corpus."""
+    if any(mask_token in document.tokens for document in documents):
+        raise CorpusError(
+            f"drafter.mask_token: {mask_token} occurs in the corpus or in an answer; name a row "
+            "of the embedding that no text uses"
+        )
+
+
+def _prompts(target: Target, config: CorpusConfig, *, held_out: bool, seed: int) -> list[list[int]]:
+    count = config.eval_samples if held_out else config.samples
+    samples = read_samples(config.source, held_out=held_out)
     generator = torch.Generator().manual_seed(seed * 2 + held_out + 1_000_003)
+    texts = [sample for sample in samples if isinstance(sample, str)]
+    chats = [sample for sample in samples if not isinstance(sample, str)]
+    if chats:
+        order = torch.randperm(len(chats), generator=generator).tolist()
+        asked = (target.words.chat(chats[i], thinking=config.thinking) for i in order)
+        fitting = (prompt for prompt in asked if len(prompt) <= config.prompt_tokens)
+        prompts = list(itertools.islice(fitting, count))
+        missing = 0 if prompts else count
+    else:
+        prompts = _cut_prompts(target, config, texts, count, generator)
+        missing = count - len(prompts)
+    if missing:
+        raise CorpusError(
+            f"corpus.source: {config.source}: too few samples for corpus.prompt_tokens = "
+            f"{config.prompt_tokens} (texts must have as many, conversations at most as many); "
+            "change it, or give more"
+        )
+    return prompts
+
+
+def _cut_prompts(
+    target: Target, config: CorpusConfig, texts: list[str], count: int, generator: torch.Generator
+) -> list[list[int]]:
     prompts: list[list[int]] = []
     for _ in range(100 * count):
         text = texts[int(torch.randint(len(texts), (), generator=generator))]
         at = int(torch.randint(max(1, len(text) - config.prompt_tokens), (), generator=generator))
         # A token holds a character or more in every vocabulary here, or less in a byte's.
-        tokens = target.encode(text[at : at + 8 * config.prompt_tokens])[: config.prompt_tokens]
-        if len(tokens) == config.prompt_tokens:
-            prompts.append(tokens)
+        tokens = target.words.encode(text[at : at + 8 * config.prompt_tokens])
+        if len(tokens) >= config.prompt_tokens:
+            prompts.append(tokens[: config.prompt_tokens])
         if len(prompts) == count:
-            return torch.tensor(prompts)
-    raise CorpusError(
-        f"corpus.source: {config.source}: too few texts of {config.prompt_tokens} tokens; "
-        "lower corpus.prompt_tokens"
-    )
+            break
+    return prompts
 
 
 @torch.no_grad()
 def sample_answers(
-    target: Target, prompt_BP: Tensor, config: CorpusConfig, generator: torch.Generator
+    target: Target, prompts: list[list[int]], config: CorpusConfig, generator: torch.Generator
 ) -> list[list[int]]:
-    """`answer_tokens` tokens after each prompt, sampled on the CPU from `generator`."""
+    """`answer_tokens` tokens after each prompt, sampled on the CPU from `generator`.
+
+    Prompts of several lengths are padded on the left, which changes no answer.
+    """
     device = target.decoder.embed.weight.device
+    longest = max(len(prompt) for prompt in prompts)
+    padding = [longest - len(prompt) for prompt in prompts]
+    first_B = torch.tensor(padding, device=device) if any(padding) else None
+    padded = [[0] * pad + prompt for pad, prompt in zip(padding, prompts, strict=True)]
     cache = Cache()
-    fed, answer = prompt_BP.to(device), []
-    ended = torch.zeros(len(prompt_BP), dtype=torch.bool)
+    fed, answer = torch.tensor(padded, device=device), []
+    ended = torch.zeros(len(prompts), dtype=torch.bool)
     for _ in range(config.answer_tokens):
-        logits, _ = target.decoder(fed, cache=cache)
+        logits, _ = target.decoder(fed, cache=cache, first_B=first_B)
         assert logits is not None
         token_B = choose(logits[:, -1].float().cpu(), config.temperature, generator)
         answer.append(token_B)

@@ -104,21 +104,25 @@ class Decoder(nn.Module):
         doc_BS: Tensor | None = None,
         position_BS: Tensor | None = None,
         cache: Cache | None = None,
+        first_B: Tensor | None = None,
         feature_layers: Sequence[int] = (),
         want_logits: bool = True,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Logits [B, S, V] and the named layers' outputs, concatenated [B, S, layers * h].
 
-        With `doc_BS` no position sees another document. Without logits the pass ends at
-        the last named layer.
+        With `doc_BS` no position sees another document; with `first_B` none sees what lies
+        before its row's first, which is padding. Without logits the pass ends at the last
+        named layer.
         """
         past = cache.length() if cache is not None else 0
         length = tokens_BS.shape[1]
         if position_BS is None:
             position_BS = torch.arange(past, past + length, device=tokens_BS.device)[None]
+            if first_B is not None:
+                position_BS = (position_BS - first_B[:, None]).clamp(min=0)
         x_BSh = self.embed(tokens_BS)
         table = rope_table(self.shape, position_BS, x_BSh.dtype)
-        mask = _causal_mask(length, past, doc_BS, tokens_BS.device)
+        mask = _causal_mask(length, past, doc_BS, first_B, tokens_BS.device)
         features: dict[int, Tensor] = {}
         last = len(self.layers) if want_logits else max(feature_layers) + 1
         for index, layer in enumerate(self.layers[:last]):
@@ -132,16 +136,18 @@ class Decoder(nn.Module):
 
 
 def _causal_mask(
-    length: int, past: int, doc_BS: Tensor | None, device: torch.device
+    length: int, past: int, doc_BS: Tensor | None, first_B: Tensor | None, device: torch.device
 ) -> Tensor | None:
+    query = torch.arange(past, past + length, device=device)[:, None]
+    key = torch.arange(past + length, device=device)[None, :]
     if doc_BS is not None:
-        at = torch.arange(length, device=device)
         same = doc_BS[:, :, None] == doc_BS[:, None, :]
-        return (same & (at[:, None] >= at[None, :]))[:, None]
-    if past and length > 1:
-        query = torch.arange(past, past + length, device=device)
-        return (query[:, None] >= torch.arange(past + length, device=device)[None, :])[None, None]
-    return None
+        return (same & (query >= key))[:, None]
+    if first_B is not None:
+        # Padding sees itself: a row of the table without any key has no result.
+        real = (key >= first_B[:, None, None]) | (key == query)
+        return (real & (query >= key))[:, None]
+    return (query >= key)[None, None] if past and length > 1 else None
 
 
 def spread_layers(count: int, target_layers: int) -> tuple[int, ...]:

@@ -1,24 +1,28 @@
-"""Targets from files: the shipped byte-level one, or one that pretrain-target wrote.
+"""Targets from files: the shipped byte-level one, one that pretrain-target wrote, or a folder.
 
-It owns the file's form and the byte vocabulary: 256 bytes, the end of a file, and a row
-that no text ever uses, which is the drafter's mask token.
+It owns the .pt file's form and the byte vocabulary: 256 bytes, the end of a file, and a row
+that no text ever uses, which is the drafter's mask token. Hugging Face folders are hf.py's.
 """
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainer import hf
 from trainer.config import Config, ConfigError
 from trainer.decoder import Decoder, spread_layers
+from trainer.hf import FolderError
 from trainer.layers import Shape
+from trainer.words import ByteWords, FolderWords, Words, WordsError
 
 END = 256
 MASK = 257
+NO_MASK = -1
 BYTE_VOCAB = 258
 BUILTIN = Path(__file__).parent / "weights" / "byte-target.pt"
 
@@ -34,33 +38,57 @@ class Target:
     decoder: Decoder
     end_tokens: tuple[int, ...]
     mask_token: int
+    """The first unused row of the embedding, or NO_MASK."""
     digest: str
     """Identifies the weights: answers are cached under it."""
-
-    def encode(self, text: str) -> list[int]:
-        """Tokens of `text`."""
-        return list(text.encode())
-
-    def decode(self, tokens: list[int]) -> str:
-        """Text of `tokens`, broken characters replaced."""
-        return bytes(token for token in tokens if token < END).decode(errors="replace")
+    words: Words = field(default_factory=ByteWords)
 
 
-def load_target(path: str, device: torch.device, dtype: torch.dtype) -> Target:
-    """Load the target at `path`, frozen. Raises TargetError."""
+def load_target(
+    path: str, device: torch.device, dtype: torch.dtype, *, ends_only: bool = False
+) -> Target:
+    """Load the target at `path`, frozen; with `ends_only` its embedding and head alone.
+
+    Raises TargetError.
+    """
     file = BUILTIN if path == "builtin" else Path(path)
+    if file.is_dir():
+        try:
+            return _from_folder(file, device, dtype, ends_only=ends_only)
+        except (FolderError, WordsError) as error:
+            raise TargetError(str(error)) from error
     if not file.is_file():
-        raise TargetError(f"target.path: {file}: no such file; give `builtin` or a .pt file")
+        raise TargetError(
+            f"target.path: {file}: no such file; give `builtin`, a .pt file or a model's folder"
+        )
     content = torch.load(file, map_location="cpu", weights_only=True)
     shape = Shape(**content["shape"])
     decoder = Decoder(shape)
     decoder.load_state_dict({name: tensor.float() for name, tensor in content["weights"].items()})
+    if ends_only:
+        decoder.layers = torch.nn.ModuleList()
     freeze(decoder)
     return Target(
         decoder=decoder.to(device=device, dtype=dtype),
         end_tokens=(END,),
         mask_token=MASK,
         digest=hashlib.sha256(file.read_bytes()).hexdigest()[:16],
+    )
+
+
+def _from_folder(
+    folder: Path, device: torch.device, dtype: torch.dtype, *, ends_only: bool
+) -> Target:
+    shape = hf.read_shape(folder)
+    words = FolderWords(folder)
+    decoder = hf.load_decoder(folder, shape, device, dtype, ends_only=ends_only)
+    freeze(decoder)
+    return Target(
+        decoder=decoder,
+        end_tokens=hf.end_tokens(folder),
+        mask_token=words.size if words.size < shape.vocab else NO_MASK,
+        digest=hf.digest_of(folder),
+        words=words,
     )
 
 
@@ -83,6 +111,11 @@ def mask_token(config: Config, target: Target) -> int:
     token = config.drafter.mask_token
     if token >= target.decoder.shape.vocab:
         raise ConfigError(f"drafter.mask_token: {token} is outside the target's vocabulary")
+    if token < 0 and target.mask_token == NO_MASK:
+        raise ConfigError(
+            "drafter.mask_token: every row of the target's embedding is a word's; name one that "
+            "no text uses"
+        )
     return token if token >= 0 else target.mask_token
 
 

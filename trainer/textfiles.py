@@ -1,22 +1,34 @@
 """Text present on every machine: Python's own sources, or the user's files.
 
-It owns which files exist and which are held out; it knows no tokens.
+A .jsonl file holds objects with `text`, or conversations as `messages`. It owns which files
+exist and which are held out; it knows no tokens.
 """
 
 import json
 import sysconfig
 import zlib
 from pathlib import Path
+from typing import Any
 
 
 class CorpusError(ValueError):
     """A source of text that cannot be used; its text names the path and the remedy."""
 
 
-def read_texts(source: str, *, held_out: bool) -> list[str]:
-    """The texts of `source`, in a fixed order; a tenth of the files is held out.
+Messages = list[dict[str, str]]
+"""A conversation: objects with `role` and `content`."""
+Sample = str | Messages
 
-    Raises CorpusError where there are none.
+
+def read_texts(source: str, *, held_out: bool) -> list[str]:
+    """The texts of `source`, without its conversations."""
+    return [sample for sample in read_samples(source, held_out=held_out) if isinstance(sample, str)]
+
+
+def read_samples(source: str, *, held_out: bool) -> list[Sample]:
+    """What `source` holds, in a fixed order; a tenth of the files, or of one file, is held out.
+
+    Raises CorpusError where there is nothing.
     """
     root = Path(sysconfig.get_paths()["stdlib"]) if source == "stdlib" else Path(source)
     if source == "stdlib":
@@ -40,7 +52,7 @@ def _is_held_out(name: Path) -> bool:
     return zlib.crc32(name.as_posix().encode()) % 10 == 0
 
 
-def _texts_of(file: Path) -> list[str]:
+def _texts_of(file: Path) -> list[Sample]:
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -49,8 +61,21 @@ def _texts_of(file: Path) -> list[str]:
         return [text]
     lines = [line for line in text.splitlines() if line.strip()]
     try:
-        return [str(json.loads(line)["text"]) for line in lines]
+        return [_sample(json.loads(line)) for line in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(
-            f"corpus.source: {file}: each line must be an object with `text` ({error!r})"
+            f"corpus.source: {file}: each line must be an object with `text`, or with `messages` "
+            f"of `role` and `content` ({error!r})"
         ) from error
+
+
+def _sample(line: dict[str, Any]) -> Sample:
+    if "messages" not in line:
+        return str(line["text"])
+    messages = [{"role": str(m["role"]), "content": str(m["content"])} for m in line["messages"]]
+    # The target answers anew: an answer that the conversation ends with is not used.
+    while messages and messages[-1]["role"] == "assistant":
+        messages.pop()
+    if not messages:
+        raise ValueError("a conversation without a question")
+    return messages

@@ -15,7 +15,7 @@ from trainer.ahead import Ahead
 from trainer.attempt import Start, StopError, StopFlag
 from trainer.batches import Batches, Part
 from trainer.config import Config, dump
-from trainer.corpus import Document, make_documents
+from trainer.corpus import Answers, Document, check_unused, make_documents
 from trainer.drafter import new_drafter, start_compilers
 from trainer.figures import Figures, TrainingError
 from trainer.optim import AdamW, learning_rate
@@ -193,14 +193,13 @@ class Run:
         self.log.say(f"resumed from {path} at step {self.step}")
 
     def _documents(self, *, held_out: bool) -> list[Document]:
-        return make_documents(
-            self.target,
-            self.config.corpus,
-            held_out=held_out,
-            seed=self.config.seed,
-            cache=self.start.folder,
-            between=self.stop.check,
-        )
+        answers = Answers(
+            target=self.target, config=self.config.corpus, held_out=held_out,
+            seed=self.config.seed, cache=self.start.folder,
+        )  # fmt: skip
+        documents = make_documents(answers, self.stop.check)
+        check_unused(self.mask_token, documents)
+        return documents
 
     def _forward(self, part: Part) -> tuple[Tensor, Tensor, Tensor]:
         batch = part.batch.to(self.device)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from trainer.config import CorpusConfig
-from trainer.corpus import LOOP_LENGTH, Document, end_answer, loop_start, make_documents
+from trainer.corpus import LOOP_LENGTH, Answers, Document, end_answer, loop_start, make_documents
 from trainer.packing import RowOrder
 from trainer.targets import END, load_target
 
@@ -36,9 +36,8 @@ def test_documents_are_the_same_again_and_come_from_the_cache(tmp_path: Path) ->
     calls: list[int] = []
 
     def make(cache: Path) -> list[Document]:
-        return make_documents(
-            target, CONFIG, held_out=False, seed=3, cache=cache, between=lambda: calls.append(1)
-        )
+        answers = Answers(target=target, config=CONFIG, held_out=False, seed=3, cache=cache)
+        return make_documents(answers, lambda: calls.append(1))
 
     first, again, cached = make(tmp_path / "a"), make(tmp_path / "b"), make(tmp_path / "a")
     assert first == again == cached

@@ -38,7 +38,7 @@ def test_the_shipped_target_is_small_and_knows_its_text() -> None:
     assert (Path(__file__).parents[2] / path).stat().st_size < 1_000_000
     target = load_target("builtin", torch.device("cpu"), torch.float32)
     text = "def add(first, second):\n    return first + second\n\n\nclass Point:\n    pass\n"
-    tokens = torch.tensor([target.encode(text)])
+    tokens = torch.tensor([target.words.encode(text)])
     logits, _ = target.decoder(tokens)
     assert logits is not None
     nats = torch.nn.functional.cross_entropy(logits[0, :-1], tokens[0, 1:])
