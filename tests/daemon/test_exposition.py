@@ -31,6 +31,7 @@ def test_a_shared_gpu_is_one_series_and_its_holders_are_named() -> None:
             gpus=(shown,),
             gpu_source="nvml on the host",
             gpus_at=1.0,
+            watched="probe",
         )
         board.put("targets", target.name, view)
     run = Run(
