@@ -1,4 +1,4 @@
-"""The daemon's HTTP server on its unix socket: routes, streams and errors; no decisions.
+"""The daemon's HTTP server on its unix socket and where it listens else: routes, streams, errors.
 
 It owns how a Backend's answers travel. It must not reach a host, the store or the inventory: all
 that comes through the Backend given to it.
@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from orchestrator.api import messages
+from orchestrator.api.listening import Door, guard
 from orchestrator.core.errors import (
     InventoryError,
     NoSuchRun,
@@ -132,23 +134,45 @@ class Server:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._runner: web.AppRunner | None = None
+        self._runners: list[web.AppRunner] = []
 
     async def start(self, socket: Path) -> None:
         """Listen on `socket` (0600, in a folder of 0700); an old file there is replaced."""
-        app = web.Application(middlewares=[_translate_errors], client_max_size=MAX_BODY_BYTES)
-        self._add_routes(app.router)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
+        runner = await self._serve(self._application())
         with contextlib.suppress(FileNotFoundError):
             socket.unlink()
-        await web.UnixSite(self._runner, str(socket)).start()
+        await web.UnixSite(runner, str(socket)).start()
         socket.chmod(0o600)
+
+    async def listen(self, door: Door) -> int:
+        """Listen on an address too, behind the door's token; the port, also where 0 was asked."""
+        runner = await self._serve(self._application(guard(door)))
+        try:
+            await web.TCPSite(runner, door.host, door.port, ssl_context=door.tls).start()
+        except OSError as exc:
+            raise UsageError(
+                f"--listen {door.host}:{door.port}: {exc.strerror or exc}.",
+                remedy="Choose a free port of an address of this machine.",
+            ) from exc
+        return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Stop listening and end the streams."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        for runner in self._runners:
+            await runner.cleanup()
+
+    def _application(self, *guards: Middleware) -> web.Application:
+        app = web.Application(
+            middlewares=[*guards, _translate_errors], client_max_size=MAX_BODY_BYTES
+        )
+        self._add_routes(app.router)
+        return app
+
+    async def _serve(self, app: web.Application) -> web.AppRunner:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
 
     def _add_routes(self, router: web.UrlDispatcher) -> None:
         router.add_get("/v1/daemon", self._daemon)

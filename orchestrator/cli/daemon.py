@@ -17,9 +17,12 @@ STOP_DEADLINE_S = 30.0
 
 def run(options: argparse.Namespace) -> int:
     """Be the daemon until it is told to end."""
-    from orchestrator.daemon.main import main
+    from orchestrator.daemon.main import Listen, main
 
-    return main(str(location_of(options).inventory))
+    listen = None
+    if options.listen:
+        listen = Listen(address=options.listen, cert=options.tls_cert, key=options.tls_key)
+    return main(str(location_of(options).inventory), listen)
 
 
 def start(options: argparse.Namespace) -> int:

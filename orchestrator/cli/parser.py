@@ -135,6 +135,14 @@ def _alert_test(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _daemon_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="the API there too, for who has ORCH_API_TOKEN"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; needed but on a loopback address")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key")
+
+
 def _daemon_status(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="every daemon of this user")
     add_json(parser)
@@ -185,7 +193,7 @@ COMMANDS: dict[str, Command] = {
         "",
         "the daemon of this inventory",
         parts={
-            "run": Command("daemon", "run", "be the daemon, in the foreground"),
+            "run": Command("daemon", "run", "be the daemon, in the foreground", _daemon_run),
             "start": Command("daemon", "start", "start it in the background", add_json),
             "stop": Command("daemon", "stop", "end it; runs go on"),
             "install": Command("install", "install", "as a systemd user unit", add_install),

@@ -7,8 +7,10 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.api.listening import TOKEN_VARIABLE, checked_door
 from orchestrator.api.location import Location, locate, write_note
 from orchestrator.api.server import Server
 from orchestrator.clock import SystemClock
@@ -21,14 +23,23 @@ from orchestrator.daemon.parts import Parts
 logger = logging.getLogger(__name__)
 
 
-def main(config: str) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """What `--listen` was told; nothing is listened on beside the socket without it."""
+
+    address: str
+    cert: str | None = None
+    key: str | None = None
+
+
+def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
     inventory = InventoryFile(location.inventory)
     _make_folders(location)
     with _only_one(location):
         logs.set_up(location.log)
-        asyncio.run(_serve(location, inventory))
+        asyncio.run(_serve(location, inventory, listen))
     return 0
 
 
@@ -62,11 +73,15 @@ def _only_one(location: Location) -> Iterator[None]:
         os.close(fd)
 
 
-async def _serve(location: Location, inventory: InventoryFile) -> None:
+async def _serve(location: Location, inventory: InventoryFile, listen: Listen | None) -> None:
     clock = SystemClock()
     async with Parts.open(location, inventory, clock) as parts:
         backend = DaemonBackend(parts)
         server = Server(backend)
+        if listen is not None:
+            token = parts.environment.lookup(TOKEN_VARIABLE)
+            door = checked_door(listen.address, listen.cert, listen.key, token)
+            logger.info("api.listening", extra={"port": await server.listen(door)})
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, backend.ask_to_end)

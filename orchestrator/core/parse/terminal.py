@@ -14,6 +14,8 @@ _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)?|[PX^_][^\x1b]{0,2000}\x1b\\|[()#][0-9A-Za-z]|[ -~])"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of what is read."""
 _BAR = re.compile(
     r"^[^|]{0,120}?\d{1,3}%\|[^|]{0,400}\| *[\d.?]+[kMG]?/[\d.?]+[kMG]? \[[^\]]{0,200}\]"
 )
@@ -45,8 +47,8 @@ def _tidy(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with nothing left that could move a cursor or change a colour."""
-    return _CONTROL.sub("", _ESCAPE.sub("", text)).replace("\r", "")
+    """The text with nothing left that could move a cursor, change a colour or turn its order."""
+    return _UNSEEN.sub("", _ESCAPE.sub("", text)).replace("\r", "")
 
 
 @dataclass(frozen=True, slots=True)
