@@ -3,7 +3,7 @@
     python -m bench.fuzz [--inputs 1000000] [--seed 1]
 
 Inputs are mutations of real ones: bytes flipped, cut, doubled, spliced with those of another kind.
-A reader may refuse with its own error; any other exception, or a CPU second over one input, is a find.
+A reader may refuse with its own error; any other exception, or a CPU second, is a find.
 """
 
 import argparse

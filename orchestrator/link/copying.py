@@ -87,6 +87,7 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
         await _file(source, top, to, place, found, copied)
         return
     entries = [entry async for entry in _entries(source, top)]
+    require_inside(top, entries)
     copied.total_bytes = sum(entry["size"] for entry in entries)
     await _folder(source, top, to, place, entries, copied)
 
@@ -98,6 +99,24 @@ async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
         for entry in page["entries"]:
             yield entry
         skip, more = skip + len(page["entries"]), page["more"]
+
+
+def require_inside(top: str, entries: list[Entry]) -> None:
+    """OrchError where a name leads out of the folder: the other side may be hostile.
+
+    What lies below a link would be written to wherever that link points.
+    """
+    links = {str(entry["name"]) for entry in entries if entry["kind"] == here.LINK}
+    for entry in entries:
+        name = str(entry["name"])
+        parts = name.split("/")
+        above = ("/".join(parts[:number]) for number in range(1, len(parts)))
+        if name.startswith("/") or ".." in parts or "\0" in name or links.intersection(above):
+            raise OrchError(
+                f"{top}: the other side names {name!r}, which leads out of that folder; nothing "
+                "was copied.",
+                remedy="Do not trust that target until you know why it says so.",
+            )
 
 
 async def _folder(
@@ -118,9 +137,6 @@ async def _folder(
         async with room:
             await _file(source, at(top, entry), to, at(place, entry), entry, copied)
 
-    for entry in entries:
-        if entry["kind"] == here.LINK:
-            await _call(to, "copy_make", path=at(place, entry), kind=here.LINK, to=entry["to"])
     copied.left_out += [at(top, entry) for entry in entries if entry["kind"] == here.OTHER]
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -129,6 +145,9 @@ async def _folder(
                     tasks.create_task(one(entry))
     except* OrchError as group:
         raise group.exceptions[0] from None
+    for entry in entries:
+        if entry["kind"] == here.LINK:
+            await _call(to, "copy_make", path=at(place, entry), kind=here.LINK, to=entry["to"])
     for entry in reversed(folders):
         await _call(to, "copy_make", path=at(place, entry), kind=here.FOLDER, mode=entry["mode"])
 
