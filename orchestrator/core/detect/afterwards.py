@@ -26,7 +26,7 @@ class Sign(StrEnum):
 
 
 _NOISE = re.compile(
-    r"^\s*$|^[-=*_~#. ]{4,}$|(?:User|Future|Deprecation|Runtime|Resource)Warning|^\s+(?:warnings\.)?warn\w*\("
+    r"^\s*$|^[-=*_~#. ]{4,}$|^Exception ignored (?:in|on|while|from)|(?:User|Future|Deprecation|Runtime|Resource)Warning|^\s+(?:warnings\.)?warn\w*\("
     r"|destroy_process_group|resource_tracker|leaked (?:semaphore|shared_memory)|^wandb:|^NCCL |NCCL (?:INFO|WARN)"
     r"|^\s*frame #\d+|^<omitting|^\s+at |closing signal SIG|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|TORCHDYNAMO"
     r"|^(?:\(\w[\w.-]*\) )?[\w.-]+@[\w.-]+:\S*[$#]|^[$#%] |^logout|^exit$|HYDRA_FULL_ERROR|Set the environment variable"
@@ -61,6 +61,10 @@ _QUOTE = re.compile(
     r"|(?:sample|generat|prompt|completion|example|transcript|old log|previous (?:run|log|attempt|crash)|last (?:run|crash)|log of|contents? of|quot|doc(?:string|umentation)|tail of|begin|replay|dataset|document)",
     re.IGNORECASE,
 )
+
+
+_BAR = re.compile(r"\b\d?\d%\|")
+"""A progress bar that is not full."""
 
 
 def sign_of(text: str) -> Sign:
@@ -123,11 +127,17 @@ class Life:
 
         A speaker without a name speaks for all, and all speak for one without a name.
         """
-        found = 0
+        found = -1 if self._redrawn(line) else 0
         for speaker, numbers in self._alive.items():
             if not key or not speaker or speaker == key:
                 found += len(numbers) - bisect_right(numbers, line)
         return found
+
+    def _redrawn(self, line: int) -> bool:
+        """Whether all that follows is a progress bar drawn once more, as its library does at exit."""
+        after = self.signs[bisect_right(self._numbers, line) :]
+        telling = [item for item, sign in after if sign is not Sign.NOISE]
+        return len(telling) == 1 and _BAR.search(telling[0].text) is not None
 
     def restarted(self, line: int) -> bool:
         """Whether it was started again behind the line and went on then."""

@@ -228,7 +228,7 @@ class Classifier:
                     ),
                     title=item.title,
                     offset=line.offset,
-                    last_line=line.number,
+                    last_line=line.last_number,
                     ends=item.ends,
                 ),
                 key=line.prefix.key,
@@ -261,17 +261,21 @@ def by_exit_code(code: int) -> str:
 
 
 _EXIT_CODE = re.compile(
-    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b",
+    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b"
+    r"|exited on signal (?P<signal>\d{1,2})\b",
     re.IGNORECASE,
 )
 _LOCAL_RANK = re.compile(
     r"\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with"
+    r"|\bprocess rank (\d+) with PID"
 )
 
 
 def _exit_code(text: str) -> int | None:
     found = _EXIT_CODE.search(text)
-    return int(found[1] or found[2]) if found else None
+    if found is None:
+        return None
+    return -int(found["signal"]) if found["signal"] else int(found[1] or found[2])
 
 
 def _first_of(*numbers: int | None) -> int | None:
@@ -280,7 +284,7 @@ def _first_of(*numbers: int | None) -> int | None:
 
 def _named_rank(text: str) -> int | None:
     found = _LOCAL_RANK.search(text)
-    return int(found[1] or found[2] or found[3]) if found else None
+    return int(found[1] or found[2] or found[3] or found[4]) if found else None
 
 
 def _void(item: Signature, text: str) -> bool:
@@ -334,7 +338,10 @@ def _fault_context(block: Block) -> str:
     if block.kind is not Kind.FAULT:
         return ""
     said = "\n".join(line for part in block.parts for line in part.message)
-    return "" if "Fatal Python error" in said or block.headless else "dump"
+    fatal = "Fatal Python error" in said or any(
+        line.startswith("Extension modules: ") for line in block.text
+    )
+    return "" if fatal or block.headless else "dump"
 
 
 _MARGIN = re.compile(r"^(?:\\?[>|:#*\s]|\\ )+$")

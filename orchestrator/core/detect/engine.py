@@ -12,6 +12,7 @@ from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.prefilter import Prefilter
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.detect.unfold import unfold
 from orchestrator.core.detect.unwrap import Unwrapper
 from orchestrator.core.detect.verdict import Case, conclude
 from orchestrator.core.detect.weave import Weaver
@@ -23,6 +24,9 @@ from orchestrator.core.parse.terminal import Prefix, clean, read_prefix
 SLAB_BYTES = 1 << 18
 MAX_LINE_BYTES = 1 << 16
 TAIL_BYTES = 1 << 15
+FIRST_LINES = 400
+"""Read at the beginning whatever they say: a pane's capture is cut at its edge, and a pattern that
+spans the cut names neither half."""
 WATCH_LINES = 60
 """Ordinary lines that are read behind a finding, to see whether life goes on."""
 FLOOD_BYTES = 1 << 20
@@ -33,6 +37,7 @@ FLOOD_PART_BYTES = 4 << 10
 """What is read of a slab's end in a flood; of its beginning an eighth of it."""
 KEEP_SIGHTINGS = 400
 KEEP_LINES = 3000
+MAX_SAID_CHARS = 2000
 
 
 class Engine:
@@ -50,7 +55,7 @@ class Engine:
         """Of the first byte of `_rest`."""
         self._number = 1
         """Of the line that begins there."""
-        self._watch = 0
+        self._watch = FIRST_LINES
         self._tail = b""
         self._first: list[Sighting] = []
         self._last: deque[Sighting] = deque(maxlen=KEEP_SIGHTINGS)
@@ -172,7 +177,7 @@ class Engine:
 
     def _line(self, raw: bytes, offset: int, number: int) -> list[Finding]:
         found: list[Finding] = []
-        self._watch = max(0, self._watch - 1)
+        self._watch = max(0, self._watch - 1 - len(raw) // MAX_SAID_CHARS)
         first: Prefix | None = None
         for text in clean(raw):
             prefix = read_prefix(text)
@@ -188,7 +193,19 @@ class Engine:
         return found
 
     def _read(self, line: Line) -> list[Finding]:
-        """Takes one whole line."""
+        """Takes one whole line, which may hold a stack with escaped line ends."""
+        texts = unfold(line.text)
+        if len(texts) == 1 and texts[0] is line.text:
+            return self._take(line)
+        found: list[Finding] = []
+        for text in texts:
+            prefix = read_prefix(text)
+            if line.prefix.key and not prefix.key:
+                prefix = replace(prefix, key=line.prefix.key, rank=line.prefix.rank)
+            found += self._take(Line(line.number, line.offset, text, prefix, line.end))
+        return found
+
+    def _take(self, line: Line) -> list[Finding]:
         taken, closed = self._weaver.feed(line)
         found = [self._note(reading) for reading in closed]
         if taken:
@@ -198,7 +215,8 @@ class Engine:
             self._keep(sighting)
             found.append(sighting.finding)
         elif line.text:
-            self._say(Spoken(line.number, line.prefix.key, line.prefix.level, line.rest))
+            text = line.rest[:MAX_SAID_CHARS]
+            self._say(Spoken(line.number, line.prefix.key, line.prefix.level, text))
         return found
 
     def _note(self, reading: Reading) -> Finding:
@@ -207,7 +225,7 @@ class Engine:
         return sighting.finding
 
     def _keep(self, sighting: Sighting) -> None:
-        self._watch = WATCH_LINES
+        self._watch = max(self._watch, WATCH_LINES)
         self._num_noted += 1
         if len(self._first) < KEEP_SIGHTINGS:
             self._first.append(sighting)

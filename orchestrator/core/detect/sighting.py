@@ -19,6 +19,13 @@ class Line:
     text: str
     """Cleaned of escapes."""
     prefix: Prefix
+    end: int = 0
+    """Of the last line that a pane made of it; 0 where it was not cut."""
+
+    @property
+    def last_number(self) -> int:
+        """The number of its last line."""
+        return self.end or self.number
 
     @property
     def rest(self) -> str:

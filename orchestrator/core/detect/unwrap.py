@@ -19,6 +19,8 @@ _STARTS = re.compile(
     r'\s*File "|\s+[~^]+\s*$|Traceback|The above exception|During handling|Exception |Original '
     r"|[\w.]{3,80}(?:Error|Exception|Interrupt): |=====|-----|frame #\d|terminate called|\s+what\(\)"
     r"|Set TORCH|CUDA kernel errors|For debugging|Compile with|Search for `|Last error:|\S+@\S+:\S*[#$]"
+    r"|Fatal Python error|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error)\b|slurmstepd: |srun: "
+    r"|Extension modules: |(?:Current t|T)hread 0x"
 )
 
 
@@ -43,7 +45,8 @@ class Unwrapper:
         if held is not None:
             if self._continues(held, line):
                 gap = " " if self._held_width == self._widest - 1 else ""
-                line = replace(held, text=f"{held.text}{gap}{line.text}")
+                text = f"{held.text}{gap}{line.text}"
+                line = replace(held, text=text, end=line.number)
             else:
                 out.append(held)
             self._held = None
@@ -61,7 +64,7 @@ class Unwrapper:
     def _cut(self, text: str, width: int) -> bool:
         if width < max(self._widest - 1, 40) or len(text) > MAX_JOINED_CHARS:
             return False
-        if text[-1] in _BOX:
+        if text[-1] in _BOX or going_on(text):
             return False
         rest = text.lstrip()
         if 'File "' in rest and OPEN_FRAME.search(text):
@@ -77,6 +80,10 @@ class Unwrapper:
             return True
         if frame_of(held.text) is not None and line.text[:1].isspace():
             return False
-        if held.rest.startswith("    ") or _STARTS.match(line.text) or HEADER.search(line.text):
+        if held.text.endswith("}") and line.text.startswith("{"):
+            return False
+        if held.rest.startswith("    ") or _STARTS.match(line.text):
+            return False
+        if (header := HEADER.search(line.text)) and not line.text.startswith(":\\n", header.end()):
             return False
         return not going_on(line.text)

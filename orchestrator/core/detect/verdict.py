@@ -25,6 +25,7 @@ from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 
 MAX_FINDINGS = 200
 NEAR_LINES = 3
+LAST_LINES = 20
 HEALTHY_LINES = 3
 """Lines of progress behind a helper's death that show that the job does without it."""
 _HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
@@ -105,10 +106,17 @@ class _Court:
             if not any(first <= item.number <= last for first, last in taken):
                 seen.setdefault(item.number, item)
         self._said = sorted(seen.values(), key=lambda item: item.number)
-        self._life = Life(self._said)
+        self._life = Life(self._telling())
         self._last_end = max(
             (item.finding.line for item in self._sightings if self._may_end(item)), default=0
         )
+
+    def _telling(self) -> Sequence[Spoken]:
+        """The ordinary lines from a little above the first finding on; without one, the last."""
+        if not self._sightings:
+            return self._said[-LAST_LINES:]
+        first = self._sightings[0].finding.line - LAST_LINES
+        return [item for item in self._said if item.number >= first]
 
     # --- the two ways ------------------------------------------------------------------------------
 
@@ -134,7 +142,10 @@ class _Court:
         if not telling:
             return None
         item, sign = telling[-1]
-        said = _LAST_WORDS.match(item.text) and item.level in ("", "E", "C")
+        if item.level in ("E", "C"):
+            said = True
+        else:
+            said = not item.level and _LAST_WORDS.match(item.text) is not None
         return item if said and sign in (Sign.OTHER, Sign.FAILED) else None
 
     def _by_last_words(self, last: Spoken) -> Verdict:
@@ -364,6 +375,15 @@ class _Court:
             return finding
         for other in fatal:
             same = other.finding
+            if _reports_worker(finding, other):
+                return replace(
+                    finding,
+                    exception=same.exception,
+                    root_exception=same.root_exception,
+                    frame=same.frame,
+                    in_app_frame=same.in_app_frame,
+                    traceback=same.traceback,
+                )
             reported = other.exit_code is not None and finding.signature != "elastic_child_failed"
             if same.signature == finding.signature and same.exception and not reported:
                 rank = finding.rank if same.rank is None else same.rank
@@ -409,13 +429,29 @@ def _tier(item: Sighting) -> int:
             "interrupted": 1,
         }
         return by_code.get(signature, _TIERS.get(signature, 0))
-    if (
-        signature == "segfault"
-        and item.finding.frame is None
-        and "egmentation" not in item.finding.text
-    ):
+    if _by_abort(item.finding):
+        return 3
+    if item.block and signature == "python_error" and item.finding.exception is None:
         return 3
     return _TIERS.get(signature, 0) + (1 if item.level and item.block else 0)
+
+
+def _by_abort(finding: Finding) -> bool:
+    """Whether it is an abort, by which native code ends itself after an error told elsewhere."""
+    if finding.signature != "segfault" or "egmentation" in finding.text:
+        return False
+    return finding.frame is None or "Aborted" in finding.text
+
+
+def _reports_worker(finding: Finding, other: Sighting) -> bool:
+    """Whether the other is how the main process noticed that this DataLoader worker died."""
+    exception = other.finding.exception
+    return (
+        exception is not None
+        and exception.message.startswith("DataLoader worker (pid")
+        and finding.signature in ("shm_exhausted", "segfault")
+        and other.finding.line > finding.line
+    )
 
 
 def _only_code(item: Sighting) -> bool:

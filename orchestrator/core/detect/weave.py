@@ -40,6 +40,11 @@ _NOTE_STACK = re.compile(
     r"Call stack:|from user code:|User stack trace|Traceback of forward call|Original traceback:"
     r"|created at|Stack Trace|\(Triggered internally"
 )
+_TROUBLE = re.compile(
+    r"fail|error|exception|caught|could ?n[o']t|can(?:no|')t|unable|skip|retr(?:y|ies)|ignor|broke|corrupt"
+    r"|invalid|bad\b|drop|lost|not (?:be|found|available)|trace|attempt|fall",
+    re.IGNORECASE,
+)
 _TABLE_ROW = re.compile(
     r"^\s*(?:Failures:|Root Cause \(first observed failure\):|exitcode +: -?\d+ |rank +: \d+ \(local_rank: )"
 )
@@ -106,7 +111,7 @@ class Weaver:
             if answer is Offer.TAKEN:
                 if reading.shape and text != line.rest:
                     self._shape = reading.shape
-                reading.last_number = line.number
+                reading.last_number = line.last_number
                 if len(reading.lines) < MAX_TEXT_LINES:
                     reading.lines.append(line.text)
                 reading.echoed = reading.echoed or bool(line.prefix.level)
@@ -181,7 +186,7 @@ class Weaver:
 
     def _loose(self, line: Line, rest: str) -> Reading | None:
         found = exception_of(rest, sure=True)
-        if found is None or going_on(found.message[:80]):
+        if found is None or found.type == "Error" or going_on(found.message[:80]):
             return None
         block = Block(Kind.LOOSE, headless=True)
         block.begin_at(found, rest)
@@ -195,7 +200,7 @@ class Weaver:
             key=prefix.key,
             rank=prefix.rank,
             level=prefix.level,
-            last_number=line.number,
+            last_number=line.last_number,
             before=tuple(item.text for item in self._recent),
             lines=[line.text],
         )
@@ -220,7 +225,7 @@ def _name_context(reading: Reading, before: list[Line]) -> None:
             reading.context = "logging"
         elif _FUTURE.search(text):
             reading.context = "future"
-        elif line.prefix.level and not line.prefix.native and line is before[-1]:
+        elif line is before[-1] and line.prefix.key == reading.key and _speaks_of_trouble(line):
             reading.level = reading.level or line.prefix.level
             continue
         else:
@@ -228,6 +233,14 @@ def _name_context(reading: Reading, before: list[Line]) -> None:
         if line.prefix.rank is not None and reading.rank is None:
             reading.rank = line.prefix.rank
         return
+
+
+def _speaks_of_trouble(line: Line) -> bool:
+    """Whether a logger's line may be the one to which the stack below it belongs."""
+    if not line.prefix.level or line.prefix.native:
+        return False
+    level = line.prefix.level
+    return level in "EC" or (level == "W" and _TROUBLE.search(line.rest) is not None)
 
 
 def _own(reading: Reading, line: Line) -> str:

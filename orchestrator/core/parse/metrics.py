@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_LINE_BYTES = 1024 * 1024
+MAX_INTEGER = 2**63 - 1
 
 Value = float | int | str | bool
 
@@ -83,7 +84,17 @@ class MetricsReader:
 
 
 def _scalars(record: Mapping[str, Any]) -> dict[str, Value]:
-    return {key: value for key, value in record.items() if isinstance(value, Value)}
+    return {key: _storable(value) for key, value in record.items() if _is_scalar(value)}
+
+
+def _is_scalar(value: object) -> bool:
+    """An integer that no column and no float can hold is none."""
+    return isinstance(value, Value) and not (isinstance(value, int) and abs(value) > MAX_INTEGER)
+
+
+def _storable(value: Value) -> Value:
+    """Half a surrogate pair is legal JSON, and no text that could be kept."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _number(value: Value | None) -> float | None:

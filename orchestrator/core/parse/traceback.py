@@ -15,6 +15,8 @@ MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
 """Lines of others that may stand between two lines of one block."""
 MAX_FRAMES = 1200
+MAX_LATE_LINES = 6
+"""Lines behind a message among which a chain's link is still looked for."""
 MAX_TABLE_LINES = 4000
 TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 MAX_TEXT_LINES = 3000
@@ -94,7 +96,7 @@ _LINKED = re.compile(
 )
 _FOREIGN = re.compile(
     r"^(?:\S+:\d+: \w*Warning: |wandb: |srun: |slurmstepd: |make: |\S+@\S+:\S*[#$]|[$#] |Killed\b|Aborted\b"
-    r"|Segmentation fault|\S+ exited with code|(?:INFO|WARNING|ERROR|DEBUG)\b|Exception ignored|\+ \w"
+    r"|Segmentation fault|\S+ exited with code|-{20,}$|={20,}|Ran \d+ tests? in|OK\b|[{]\"|[Dd]one\b|[Ff]inished\b|(?:INFO|WARNING|ERROR|DEBUG)\b|Exception ignored|\+ \w"
     r"|(?:[Rr]estart|[Rr]esum|[Rr]etry|[Ss]kip|[Ff]all)\w*\b|Exception in thread|Process \S+:$)"
 )
 _PROGRESS_WORD = re.compile(
@@ -167,7 +169,7 @@ class Block:
     parts: list[Part] = field(default_factory=lambda: [Part()])
     text: list[str] = field(default_factory=list)
     state: str = "frames"
-    """`frames`, `message`, or `between` two parts of a chain."""
+    """`frames`, `message`, `lingering` behind a message, or `between` two parts of a chain."""
     headless: bool = False
     """Its first line is not in the log."""
     indent: int = 0
@@ -175,6 +177,8 @@ class Block:
     pending: str = ""
     """A path that rich folded over several lines of its box."""
     blanks: int = 0
+    late: int = 0
+    """Lines of others since the message ended."""
     long_message: bool = False
     note: bool = False
     """A stack that only says where something was made; no exception follows."""
@@ -187,7 +191,7 @@ class Block:
     @property
     def complete(self) -> bool:
         """Whether an exception stands at its end."""
-        return self.state == "message" and self.part.exception is not None
+        return self.state in ("message", "lingering") and self.part.exception is not None
 
     def offer(self, text: str) -> Offer:
         """Whether the line is the block's own; the text is without prefix and escapes."""
@@ -221,6 +225,8 @@ class Block:
             return self._offer_frame(text)
         if self.state == "between":
             return self._offer_between(text)
+        if self.state == "lingering":
+            return self._offer_late(text)
         return self._offer_message(text)
 
     def _offer_frame(self, text: str) -> Offer:
@@ -296,20 +302,10 @@ class Block:
             return Offer.TAKEN if self.blanks < 4 else Offer.ENDED
         if self.part.exception and self.part.exception.type.endswith("ChildFailedError"):
             return self._offer_table(text)
-        if _CHAIN.match(bare):
-            self.parts.append(Part(link=bare))
-            self.state = "between"
+        if self._links(bare) or self._opens_ray(text):
             return Offer.TAKEN
         if HEADER.search(text):
             return self._offer_inner(text)
-        if (
-            self.part.exception
-            and "RayTaskError" in self.part.exception.type
-            and (frame := frame_of(text))
-        ):
-            self.parts.append(Part(inner=True, frames=[frame]))
-            self.state, self.indent = "frames", 0
-            return Offer.TAKEN
         if self.kind is Kind.GROUP and bare[:1] in "+|":
             return Offer.TAKEN
         if self._continues(text):
@@ -319,7 +315,37 @@ class Block:
                 self._first_words(bare)
             self.blanks = 0
             return Offer.TAKEN
-        return Offer.ENDED
+        if going_on(text) or _FOREIGN.match(text) or frame_of(text) is not None:
+            return Offer.ENDED
+        self.state, self.late = "lingering", 0
+        return Offer.PASSED
+
+    def _links(self, bare: str) -> bool:
+        """Whether the line joins another exception to this one."""
+        if not _CHAIN.match(bare):
+            return False
+        self.parts.append(Part(link=bare))
+        self.state = "between"
+        return True
+
+    def _opens_ray(self, text: str) -> bool:
+        """Whether the line is the first frame of a task's own stack, which has no header in Ray's."""
+        if self.part.exception is None or "RayTaskError" not in self.part.exception.type:
+            return False
+        if (frame := frame_of(text)) is None:
+            return False
+        self.parts.append(Part(inner=True, frames=[frame]))
+        self.state, self.indent = "frames", 0
+        return True
+
+    def _offer_late(self, text: str) -> Offer:
+        """Behind a message that went on in words of its own only a chain's link is still ours."""
+        if self._links(text.strip()):
+            return Offer.TAKEN
+        self.late += 1
+        if self.late > MAX_LATE_LINES or HEADER.search(text) or _FOREIGN.match(text):
+            return Offer.ENDED
+        return Offer.ENDED if going_on(text) or frame_of(text) is not None else Offer.PASSED
 
     def _offer_table(self, text: str) -> Offer:
         if not _TABLE.match(text):

@@ -1,6 +1,6 @@
 """The fingerprint: equal for the same failure, different for another."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.detect.engine import diagnose
@@ -37,6 +37,7 @@ def print_of(data: bytes) -> str | None:
     return diagnose([data]).fingerprint
 
 
+@settings(deadline=None, max_examples=30)
 @given(
     rank=st.integers(0, 511),
     root=st.sampled_from(["/srv/app", "/home/me/x", "/srv/orch/releases/ab12/trainer"]),
@@ -60,6 +61,7 @@ def test_what_does_not_matter_leaves_it(
     assert print_of(other) == print_of(log())
 
 
+@settings(deadline=None, max_examples=30)
 @given(function=WORDS, word=WORDS, kind=st.sampled_from(["KeyError", "TypeError", "OSError"]))
 def test_what_matters_changes_it(function: str, word: str, kind: str) -> None:
     """Another function, another message, another exception are another failure."""

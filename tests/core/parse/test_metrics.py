@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.parse.metrics import MAX_LINE_BYTES, MetricsReader, PatternMetrics
@@ -24,6 +24,7 @@ def test_lines_are_read_with_what_they_say():
     assert (third.step, third.loss, third.phase) == (None, None, "checkpoint")
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(min_value=1, max_value=60), max_size=20))
 def test_cuts_anywhere_change_nothing(sizes: list[int]):
     """Bytes arrive as the link brings them."""

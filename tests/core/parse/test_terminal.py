@@ -1,7 +1,7 @@
 """Lines as a person saw them, and what stands in front of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.parse.terminal import MAX_SEGMENTS, clean, printable, read_prefix
@@ -61,6 +61,7 @@ def test_text_behind_a_bar_is_what_counts() -> None:
     assert clean(raw)[-1] == "Traceback (most recent call last):"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_nothing_that_moves_a_cursor_is_left(raw: bytes) -> None:
     """Whatever comes, no control character but a tab remains."""

@@ -133,11 +133,13 @@ SIGNATURES: tuple[Signature, ...] = (
         types=(
             r"ChildFailedError",
             r"ProcessExitedException",
-            r"CalledProcessError",
             r"ProcessRaisedException",
             r"WorkerGroupFailure\w*",
         ),
-        says=(r"returned non-zero exit status \d", r"Process \d+ terminated with"),
+        says=(
+            r"Command .{0,40}(?:python|torchrun|accelerate|deepspeed).{0,2000} (?:returned non-zero exit status \d|died with )",
+            r"Process \d+ terminated with",
+        ),
         lines=(
             r"failed \(exitcode: -?\d+\) local_rank: \d+",
             r"Killing subprocess \d+",

@@ -99,7 +99,7 @@ SIGNATURES: tuple[Signature, ...] = (
         lines=(
             r"CANCELLED AT .{0,60}(?:DUE TO|\*\*\*)",
             r"DUE TO (?:TIME LIMIT|PREEMPTION|JOB REQUEUE|NODE FAILURE)",
-            r"Received (?:SIGTERM|SIGINT|SIGHUP|signal (?:15|2)\b|Signals\.SIG(?:TERM|INT))",
+            r"[Rr]eceived (?:SIGTERM|SIGINT|SIGHUP|signal (?:15|2)\b|Signals\.SIG(?:TERM|INT))",
             r"Received \d+ death signal, shutting down workers",
             r"^(?:\S+: line \d+: +\d+ )?Terminated(?: +\S.*)?$",
             r"exited with (?:exit )?code (?:143|130)\b",
