@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.api.messages import DaemonView, IncidentView, RunView, Snapshot, TargetView
 
 MAX_POINTS = 240
-LIVE = frozenset({"pending", "deploying", "starting", "running", "backoff", "stopping"})
+LIVE = frozenset({"pending", "starting", "running", "backoff", "stopping"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

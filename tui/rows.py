@@ -12,7 +12,6 @@ from tui.gpus import count, gpu_summary, use_block
 
 STATES: Mapping[str, tuple[str, str]] = {
     "pending": ("○", "busy"),
-    "deploying": ("▲", "busy"),
     "starting": ("◐", "busy"),
     "running": ("●", "good"),
     "backoff": ("↻", "warn"),
@@ -140,7 +139,7 @@ SORTS: Mapping[str, str] = {
     "name": "by name",
 }
 GROUPS = ("none", "target", "job", "state")
-_TROUBLE = ("lost", "failed", "backoff", "stopping", "running", "starting", "deploying", "pending")
+_TROUBLE = ("lost", "failed", "backoff", "stopping", "running", "starting", "pending")
 
 
 def sort_key(order: str, run: RunView, fleet: Fleet) -> tuple[Any, ...]:

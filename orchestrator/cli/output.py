@@ -21,7 +21,6 @@ _STATE_COLOURS = {
     "running": "32",
     "finished": "32",
     "starting": "36",
-    "deploying": "36",
     "backoff": "33",
     "degraded": "33",
     "warning": "33",

@@ -6,7 +6,7 @@ Times (`at`, `seen_at`) are unix seconds; offsets are bytes from the start of a 
 
 from dataclasses import dataclass
 
-from orchestrator.core.model import ExitRecord, GpuSample, LinkState
+from orchestrator.core.model import ExitRecord, GpuSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,24 +101,6 @@ class KernelLine:
     """The PID inside its container of the process it names, where that could still be seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkChanged:
-    """What we see of the target changed; it says nothing about the run."""
-
-    state: LinkState
-    seen_at: float | None
-    """When the target was last heard; None where it never was."""
-    reason: str = ""
-
-
 Event = (
-    LogBytes
-    | LogGap
-    | MetricLines
-    | Exited
-    | RelayGone
-    | SessionChanged
-    | GpusSampled
-    | KernelLine
-    | LinkChanged
+    LogBytes | LogGap | MetricLines | Exited | RelayGone | SessionChanged | GpusSampled | KernelLine
 )

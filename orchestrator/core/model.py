@@ -16,7 +16,6 @@ class RunState(StrEnum):
     """Where a run stands; the last four are ends."""
 
     PENDING = "pending"
-    DEPLOYING = "deploying"
     STARTING = "starting"
     RUNNING = "running"
     BACKOFF = "backoff"

@@ -1,21 +1,18 @@
-"""Samples of GPUs and changes of the link, as typed events.
+"""Samples of GPUs, as typed events.
 
 Owns the translation of the frames that belong to no attempt. The newest count: where nobody
 reads, the oldest are dropped.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from orchestrator.core.events import GpusSampled, LinkChanged
-from orchestrator.core.model import GpuSample, LinkState
+from orchestrator.core.events import GpusSampled
+from orchestrator.core.model import GpuSample
 from orchestrator.link.link import Link
 
 _KNOWN = frozenset(field.name for field in fields(GpuSample))
-_MOST_CHANGES = 100
 
 
 async def sampled(
@@ -52,26 +49,3 @@ def _sample(item: Mapping[str, Any]) -> GpuSample:
     unknown = {key: value for key, value in item.items() if key not in _KNOWN}
     extra = {**known.pop("extra", {}), **unknown}
     return GpuSample(**{**known, "processes": tuple(known.get("processes", ())), "extra": extra})
-
-
-async def link_changes(link: Link) -> AsyncIterator[LinkChanged]:
-    """The link's state now, and every change of it from here on."""
-    changes: deque[LinkChanged] = deque([_change(link, link.state)], maxlen=_MOST_CHANGES)
-    stirred = asyncio.Event()
-    stirred.set()
-
-    def noted(state: LinkState) -> None:
-        changes.append(_change(link, state))
-        stirred.set()
-
-    link.on_state(noted)
-    while True:
-        await stirred.wait()
-        stirred.clear()
-        while changes:
-            yield changes.popleft()
-
-
-def _change(link: Link, state: LinkState) -> LinkChanged:
-    reason = str(link.problem) if state is LinkState.UNREACHABLE and link.problem else ""
-    return LinkChanged(state=state, seen_at=link.seen_at, reason=reason)

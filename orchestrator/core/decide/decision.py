@@ -25,8 +25,6 @@ STOP_ON = "stop_on"
 class ActionKind(StrEnum):
     """What the supervisor is to do; each one is safe to do again after a crash in between."""
 
-    DEPLOY = "deploy"
-    """Ship the package; ends in Deployed or DeployFailed."""
     LAUNCH = "launch"
     """Start the attempt (idempotent by its folder); ends in Launched or LaunchFailed."""
     RELAUNCH = "relaunch"

@@ -26,7 +26,6 @@ from orchestrator.core.model import (
     Attempt,
     Incident,
     IncidentState,
-    Release,
     RunState,
     Severity,
     Target,
@@ -35,10 +34,8 @@ from orchestrator.core.model import (
 POLICY_STOP_GRACE_S = 30.0
 
 _LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.STOPPING})
-_NOT_LAUNCHED = frozenset({RunState.PENDING, RunState.DEPLOYING, RunState.BACKOFF})
-_WORK = frozenset(
-    {ActionKind.DEPLOY, ActionKind.LAUNCH, ActionKind.RELAUNCH, ActionKind.END_REMAINS}
-)
+_NOT_LAUNCHED = frozenset({RunState.PENDING, RunState.BACKOFF})
+_WORK = frozenset({ActionKind.LAUNCH, ActionKind.RELAUNCH, ActionKind.END_REMAINS})
 
 
 class Desk:
@@ -72,33 +69,23 @@ class Desk:
 
     # From the request to the first attempt.
 
-    def accepted(self, *, deploy: bool) -> None:
-        """The run begins: with a deploy, or at once."""
+    def accepted(self) -> None:
+        """The run begins."""
         if self._run.state is not RunState.PENDING:
             return
         self._run = replace(self._run, attempt=1)
-        self._go(RunState.DEPLOYING if deploy else RunState.STARTING)
-        self._act(ActionKind.DEPLOY if deploy else ActionKind.LAUNCH)
-
-    def deployed(self, release: Release) -> None:
-        """The package is there: launch."""
-        self._done = frozenset({ActionKind.DEPLOY})
-        if self._run.state is not RunState.DEPLOYING:
-            return
-        self._run = replace(self._run, release=release.digest)
         self._go(RunState.STARTING)
         self._act(ActionKind.LAUNCH)
 
-    def not_started(self, signature: str, title: str, text: str) -> None:
-        """A deploy or a launch failed for good."""
-        self._done = frozenset({ActionKind.DEPLOY, ActionKind.LAUNCH})
-        if self._run.state not in (RunState.DEPLOYING, RunState.STARTING):
+    def not_started(self, text: str) -> None:
+        """A launch failed for good."""
+        self._done = frozenset({ActionKind.LAUNCH})
+        if self._run.state is not RunState.STARTING:
             return
         self._end(RunState.FAILED)
-        change = incidents.observe(
-            self._view, incidents.of_failure(signature, title, text), self._now
+        self._keep(
+            incidents.observe(self._view, incidents.of_failed_launch(text), self._now), outlook=""
         )
-        self._keep(change, outlook="")
 
     def launched(self, event: Launched) -> None:
         """The program runs."""

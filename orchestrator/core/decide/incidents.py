@@ -94,13 +94,13 @@ def of_verdict(event: VerdictReached, attempt: Attempt | None) -> Occurrence:
     )
 
 
-def of_failure(signature: str, title: str, text: str) -> Occurrence:
-    """The occurrence that an action which failed for good is."""
+def of_failed_launch(text: str) -> Occurrence:
+    """The occurrence that a launch which failed for good is."""
     return Occurrence(
-        signature=signature,
-        title=title,
+        signature="launch_failed",
+        title="the attempt could not be launched",
         severity=Severity.CRITICAL,
-        fingerprint=_digest(signature, ""),
+        fingerprint=_digest("launch_failed", ""),
         family=None,
         ends="process",
         document={"text": text, "cause": text, "evidence": text.splitlines()[:10]},

@@ -5,31 +5,14 @@ Must not: conclude anything.
 
 from dataclasses import dataclass
 
-from orchestrator.core.events import Exited, LinkChanged, RelayGone, SessionChanged
+from orchestrator.core.events import Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding, Verdict
-from orchestrator.core.model import Incident, Release
+from orchestrator.core.model import Incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A person asked for the run, and preflight has passed."""
-
-    deploy: bool = False
-    """The package is to be shipped first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
-    """The package is there."""
-
-    release: Release
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployFailed:
-    """The package could not be shipped; `text` says why."""
-
-    text: str
+    """A person asked for the run, its package is there, and preflight has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +87,6 @@ class ReminderDue:
 
 Input = (
     Accepted
-    | Deployed
-    | DeployFailed
     | Launched
     | LaunchFailed
     | BackoffOver
@@ -117,6 +98,5 @@ Input = (
     | ReminderDue
     | Exited
     | RelayGone
-    | LinkChanged
     | SessionChanged
 )

@@ -1,7 +1,7 @@
 """The state machine of a run: what is known + what happened -> a decision.
 
-    pending -> deploying -> starting -> running -> finished | failed | lost
-                               ^            `-> backoff -'        (restart policy)
+    pending -> starting -> running -> finished | failed | lost
+                  ^            `-> backoff -'                     (restart policy)
     any of them -> stopping -> stopped | failed                   (a person; watch.stop_on)
 
 An attempt is over when its verdict comes, which follows its Exited or RelayGone. A person's word
@@ -15,8 +15,6 @@ from orchestrator.core.decide.inputs import (
     Accepted,
     AckAsked,
     BackoffOver,
-    Deployed,
-    DeployFailed,
     FindingSeen,
     Input,
     Launched,
@@ -26,7 +24,7 @@ from orchestrator.core.decide.inputs import (
     StopDone,
     VerdictReached,
 )
-from orchestrator.core.events import Exited, LinkChanged, RelayGone, SessionChanged
+from orchestrator.core.events import Exited, RelayGone, SessionChanged
 
 
 def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:  # noqa: C901, PLR0912  one exhaustive match is the point
@@ -34,15 +32,11 @@ def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:
     desk = Desk(view, policy, now)
     match event:
         case Accepted():
-            desk.accepted(deploy=event.deploy)
-        case Deployed():
-            desk.deployed(event.release)
-        case DeployFailed():
-            desk.not_started("deploy_failed", "the package could not be deployed", event.text)
+            desk.accepted()
         case Launched():
             desk.launched(event)
         case LaunchFailed():
-            desk.not_started("launch_failed", "the attempt could not be launched", event.text)
+            desk.not_started(event.text)
         case BackoffOver():
             desk.backoff_over()
         case StopAsked():
@@ -62,8 +56,6 @@ def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:
             desk.acknowledged(event.incident)
         case ReminderDue():
             desk.reminded(event.incident, event.nth)
-        case LinkChanged():
-            desk.note("link.changed", state=str(event.state), reason=event.reason)
         case SessionChanged():
             desk.note("session.changed", detached=event.detached)
     return desk.decision()

@@ -39,8 +39,6 @@ class GiveUp:
     """There is no next attempt."""
 
     reason: str
-    spent: bool = False
-    """The policy wanted one, but the budget is spent."""
 
 
 def judge(
@@ -63,8 +61,7 @@ def judge(
     recent = sum(1 for start in starts if start > now - policy.within_s)
     if recent >= policy.max_attempts:
         return GiveUp(
-            reason=f"{recent} attempts within {_hours(policy.within_s)}; that is all there may be",
-            spent=True,
+            reason=f"{recent} attempts within {_hours(policy.within_s)}; that is all there may be"
         )
     longest = max(policy.backoff_s, LONGEST_BACKOFF_S)
     delay = min(longest, policy.backoff_s * 2 ** min(max(recent - 1, 0), 30))

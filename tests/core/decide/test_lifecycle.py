@@ -7,15 +7,13 @@ from orchestrator.core.decide.inputs import (
     Accepted,
     AckAsked,
     BackoffOver,
-    Deployed,
-    DeployFailed,
     LaunchFailed,
     StopAsked,
     StopDone,
 )
-from orchestrator.core.events import LinkChanged, SessionChanged
+from orchestrator.core.events import SessionChanged
 from orchestrator.core.findings import Certainty, Role
-from orchestrator.core.model import IncidentState, LinkState, Release, RunState
+from orchestrator.core.model import IncidentState, RunState
 from tests.core.decide.stories import Story, crash, fine, policy, seen
 
 
@@ -45,30 +43,12 @@ def test_result_and_its_action_are_one_decision() -> None:
     assert marks == [{ActionKind.LAUNCH}, {ActionKind.RELAUNCH}, {ActionKind.STOP}]
 
 
-def test_run_that_is_deployed_first() -> None:
-    """A deploy comes before the launch, and the run knows its release."""
-    story = Story().tell(Accepted(deploy=True))
-    assert (story.state, story.actions) == (RunState.DEPLOYING, [ActionKind.DEPLOY])
-    story.tell(Deployed(release=Release(digest="d1", path="/r")))
-    assert (story.state, story.actions) == (RunState.STARTING, [ActionKind.LAUNCH])
-    assert story.view.run.release == "d1"
-
-
-@pytest.mark.parametrize(
-    ("event", "deploy", "signature"),
-    [
-        (DeployFailed(text="no space"), True, "deploy_failed"),
-        (LaunchFailed(text="foreign PID 7"), False, "launch_failed"),
-    ],
-)
-def test_run_that_cannot_start(
-    event: DeployFailed | LaunchFailed, deploy: bool, signature: str
-) -> None:
-    """A deploy or launch that fails for good ends the run with an alert that says why."""
-    story = Story().tell(Accepted(deploy=deploy), event)
+def test_run_that_cannot_start() -> None:
+    """A launch that fails for good ends the run with an alert that says why."""
+    story = Story().tell(Accepted(), LaunchFailed(text="foreign PID 7"))
     assert story.state is RunState.FAILED
-    assert story.sent == [("firing", signature)]
-    assert event.text in story.last.outgoing[0].alert.annotations["description"]
+    assert story.sent == [("firing", "launch_failed")]
+    assert "foreign PID 7" in story.last.outgoing[0].alert.annotations["description"]
 
 
 def test_run_that_crashes() -> None:
@@ -194,12 +174,11 @@ def test_person_beats_the_policy() -> None:
 
 
 def test_stop_before_the_launch() -> None:
-    """A stop of what was not launched yet ends it at once and takes the pending work away."""
-    story = Story().tell(Accepted(deploy=True), StopAsked())
+    """A stop of what was not accepted yet ends it at once, and nothing begins after it."""
+    story = Story().tell(StopAsked())
     assert story.state is RunState.STOPPED
-    assert {ActionKind.DEPLOY, ActionKind.LAUNCH} <= story.last.cancel
-    late = Deployed(release=Release(digest="d", path="/r"))
-    assert story.tell(late).last.actions == ()
+    assert ActionKind.LAUNCH in story.last.cancel
+    assert story.tell(Accepted()).last.actions == ()
 
 
 def test_stop_while_it_is_launched() -> None:
@@ -308,13 +287,10 @@ def test_nothing_follows_the_resolved_of_an_acknowledgement() -> None:
     assert before[-1][0] == "resolved"
 
 
-def test_link_and_session_say_nothing_about_the_run() -> None:
-    """An unreachable host and a dead tmux server leave the run running."""
+def test_a_lost_session_says_nothing_about_the_run() -> None:
+    """A dead tmux server leaves the run running."""
     story = Story().running()
-    story.tell(
-        LinkChanged(state=LinkState.UNREACHABLE, seen_at=1.0, reason="cut"),
-        SessionChanged(detached=True, at=2.0),
-    )
+    story.tell(SessionChanged(detached=True, at=2.0))
     assert story.state is RunState.RUNNING
     assert story.last.notes[0].kind == "session.changed"
 

@@ -9,16 +9,14 @@ from orchestrator.core.decide.inputs import (
     Accepted,
     AckAsked,
     BackoffOver,
-    Deployed,
-    DeployFailed,
     Input,
     LaunchFailed,
     StopAsked,
     StopDone,
 )
 from orchestrator.core.decide.lifecycle import decide
-from orchestrator.core.events import LinkChanged
-from orchestrator.core.model import IncidentState, LinkState, Release, RunState
+from orchestrator.core.events import SessionChanged
+from orchestrator.core.model import IncidentState, RunState
 from tests.core.decide.stories import Story, crash, fine, policy, seen
 
 _ORDER = [IncidentState.OPEN, IncidentState.ACKNOWLEDGED, IncidentState.RESOLVED]
@@ -55,16 +53,10 @@ class Life(RuleBasedStateMachine):
             assert self.story.state is RunState.STARTING
             assert not self.asked
 
-    @rule(deploy=st.booleans())
-    def accepted(self, deploy: bool) -> None:
+    @rule()
+    def accepted(self) -> None:
         """The run is asked for."""
-        self._tell(Accepted(deploy=deploy))
-
-    @rule(good=st.booleans())
-    def deployed(self, good: bool) -> None:
-        """A deploy ends."""
-        release = Release(digest="d", path="/r")
-        self._tell(Deployed(release=release) if good else DeployFailed(text="no space"))
+        self._tell(Accepted())
 
     @rule(good=st.booleans())
     def launched(self, good: bool) -> None:
@@ -115,11 +107,11 @@ class Life(RuleBasedStateMachine):
         known = self.story.incidents
         self._tell(AckAsked(incident=known[nth % len(known)].id))
 
-    @rule(state=st.sampled_from(list(LinkState)))
-    def link(self, state: LinkState) -> None:
-        """The link changes."""
+    @rule(detached=st.booleans())
+    def session(self, detached: bool) -> None:
+        """The tmux session goes, or is there again."""
         before = self.story.view.run
-        self._tell(LinkChanged(state=state, seen_at=None))
+        self._tell(SessionChanged(detached=detached, at=1.0))
         assert self.story.view.run == before
 
     @invariant()

@@ -82,7 +82,7 @@ def test_budget_counts_in_its_window() -> None:
     verdict = _verdict("nccl_error")
     spent = judge(rules, verdict, exit_code=1, starts=[950.0, 990.0], now=1000.0)
     assert isinstance(spent, GiveUp)
-    assert spent.spent
+    assert spent.reason.startswith("2 attempts within")
     fresh = judge(rules, verdict, exit_code=1, starts=[100.0, 200.0, 990.0], now=1000.0)
     assert fresh == Restart(at=1010.0, reason="nccl_error (infra): attempt 2 of 2 starts in 10 s")
 
