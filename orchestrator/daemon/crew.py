@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from orchestrator.acting import Stages
 from orchestrator.api import messages
 from orchestrator.clock import Clock, second_of_day
 from orchestrator.core.decide.decision import Policy
@@ -38,7 +39,7 @@ from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.views import incident_view, run_view
 from orchestrator.store.store import Store
-from orchestrator.supervise import Stages, Supervisor
+from orchestrator.supervise import Supervisor
 
 RESTART_AFTER_S = 5.0
 SHOWN_RUNS = 200
@@ -110,7 +111,7 @@ class Crew:
             )
         member.tell(StopAsked(grace_s=grace_s))
         await asyncio.wait({self._tasks[run.id]})
-        return dict(member.ending or {"ended": [], "remaining": []})
+        return dict(member.actor.ending or {"ended": [], "remaining": []})
 
     async def acknowledge(self, incident: Incident) -> None:
         """A person has taken note of an incident."""

@@ -29,6 +29,7 @@ def test_race_is_alerted_explained_and_recognised(story: Story, receiver: Receiv
     assert SENTENCE in body["annotations"]["traceback"]
     assert "Traceback (most recent call last)" in body["annotations"]["traceback"]
     assert "Thread-" in body["annotations"]["thread"]
+    assert "belongs to the process in torch up to 2.13" in body["annotations"]["description"]
     assert not body["annotations"].get("same_as")
 
     shown = orch.json("show", "@1")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator import supervise
+from orchestrator import acting, supervise
 from orchestrator.daemon.gate import Gate
 from orchestrator.observe.follow import Follower
 from orchestrator.reading import Reader
@@ -30,15 +30,15 @@ POINTS: Mapping[str, tuple[Any, str]] = {
     "apply": (Store, "apply"),
     "pending": (Actions, "is_pending"),
     "done": (Actions, "done"),
-    "launch": (supervise, "launch"),
+    "launch": (acting, "launch"),
     "follow": (supervise, "follow"),
     "append": (Logs, "append"),
     "stored": (Follower, "stored"),
     "verdict": (Reader, "verdict"),
-    "evidence": (supervise, "collect"),
+    "evidence": (acting, "collect"),
     "turn": (Gate, "turn"),
-    "end": (supervise, "end"),
-    "preflight": (supervise, "preflight"),
+    "end": (acting, "end"),
+    "preflight": (acting, "preflight"),
     "heads": (Deliveries, "heads"),
     "send": (WebhookSink, "send"),
     "delivered": (Deliveries, "delivered"),

@@ -1,0 +1,190 @@
+"""Does what was decided for one run: its actions, in their order, each marked once it is done.
+
+Owns the patience with a target that cannot be reached, and what a launch, a stop and a relaunch
+are made of. It must not decide: what an action ends in is told, and decided on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.decide.decision import Action, ActionKind, Policy
+from orchestrator.core.decide.inputs import BackoffOver, Input, Launched, LaunchFailed, StopDone
+from orchestrator.core.detect.signatures import Signature
+from orchestrator.core.errors import OrchError, PreflightRefused, StoreError, Unreachable
+from orchestrator.core.events import GpusSampled
+from orchestrator.core.model import Job, Release, Run
+from orchestrator.deploy.environment import fingerprint
+from orchestrator.launch.configuration import configuration
+from orchestrator.launch.preflight import preflight, require
+from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
+from orchestrator.link.link import Link
+from orchestrator.observe.evidence import collect
+from orchestrator.store.environments import Moment
+from orchestrator.store.store import Store
+from orchestrator.witness import Surroundings
+
+RETRY_FIRST_S = 1.0
+RETRY_MOST_S = 30.0
+REMAINS_GRACE_S = 5.0
+LAUNCH_WITHIN_S = 60.0
+EVIDENCE_LOG_BYTES = 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """What one run is taken through its stages with, given by the daemon."""
+
+    store: Store
+    link: Link
+    machine: Surroundings
+    """What is below the target: its kernel's log, and who holds its GPUs."""
+    gpus: Callable[[], GpusSampled | None]
+    """The newest samples of the target's GPUs."""
+    clock: Clock
+    rules: tuple[Signature, ...]
+    policy: Callable[[Job], Awaitable[Policy]]
+    """The alerts and silences of the moment."""
+    lookup: Callable[[str], str | None]
+    """Value of a secret."""
+    changed: Callable[[str], None]
+    """The run has something new to show."""
+    turn: Callable[[], Awaitable[None]]
+    """Waits until this run may be launched again, so that a fleet does not start all at once."""
+    evidence: Path
+
+
+class Actor:
+    """One run's actions; `current` is the run as it is, `tell` takes what an action ends in."""
+
+    def __init__(
+        self,
+        job: Job,
+        stages: Stages,
+        current: Callable[[], Run],
+        tell: Callable[[Input], Awaitable[None]],
+    ) -> None:
+        self.ending: Mapping[str, Any] | None = None
+        """What the last STOP said: who was ended, and when the GPUs were free."""
+        self._job, self._stages, self._current, self._tell = job, stages, current, tell
+        self._acting: dict[ActionKind, asyncio.Task[None]] = {}
+
+    def act(self, actions: tuple[Action, ...], tasks: asyncio.TaskGroup) -> None:
+        """Do the actions of one decision, one after the other, while the next one is made."""
+        if actions:
+            names = " ".join(action.kind for action in actions)
+            task = tasks.create_task(self._perform(actions), name=f"{actions[0].run} {names}")
+            self._acting |= {action.kind: task for action in actions}
+
+    def cancel(self, kinds: frozenset[ActionKind]) -> None:
+        """A relaunch that waits for its time waits no more; anything else sees to it by itself."""
+        if ActionKind.RELAUNCH in kinds and ActionKind.RELAUNCH in self._acting:
+            self._acting[ActionKind.RELAUNCH].cancel()
+
+    def look(self, moment: Moment, tasks: asyncio.TaskGroup) -> None:
+        """Keep what the present attempt finds around it, while everything else goes on."""
+        run = self._current()
+        tasks.create_task(self._keep_look(run, moment), name=f"look {run.id}.{run.attempt}")
+
+    async def _keep_look(self, run: Run, moment: Moment) -> None:
+        found: Mapping[str, Any]
+        try:
+            found = await fingerprint(self._stages.link, self._job, await self._release(run))
+        except OrchError as error:
+            found = {"error": str(error)}
+        settings, store = configuration(self._job, run), self._stages.store
+        try:
+            await store.environments.add(run.id, run.attempt, moment, found, settings)
+        except StoreError as error:
+            logger.warning("look.not_kept", extra={"run": run.id, "why": str(error)})
+
+    async def _perform(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            result = await self._persist_in(action)
+            if result is not None:
+                await self._tell(result)  # the decision on it marks the action done
+            if isinstance(result, LaunchFailed):
+                return
+
+    async def _persist_in(self, action: Action) -> Input | None:
+        """Do one action; while the target cannot be reached, again and again."""
+        delay_s, store = RETRY_FIRST_S, self._stages.store
+        while await store.actions.is_pending(action):
+            try:
+                result = await self._do(action)
+                if result is None:
+                    await store.actions.done(action)
+                return result
+            except Unreachable as error:
+                logger.info("action.waits", extra={"action": action.key, "why": str(error)})
+                await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
+                delay_s = min(2 * delay_s, RETRY_MOST_S)
+            except OrchError as error:
+                logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
+                if action.kind is ActionKind.LAUNCH or isinstance(error, PreflightRefused):
+                    return LaunchFailed(text=str(error))
+                if action.kind is ActionKind.STOP:
+                    return StopDone()
+                await store.actions.done(action, error=str(error))
+        return None
+
+    async def _do(self, action: Action) -> Input | None:
+        run, stages = self._current(), self._stages
+        match action.kind:
+            case ActionKind.LAUNCH:
+                return await self._launch()
+            case ActionKind.RELAUNCH:
+                await stages.clock.sleep(max(0.0, (action.at or 0.0) - stages.clock.now()))
+                await stages.turn()
+                return BackoffOver()
+            case ActionKind.STOP:
+                if (launching := self._acting.get(ActionKind.LAUNCH)) is not None:
+                    # What is being started can be ended only once it is there.
+                    await asyncio.wait({launching}, timeout=LAUNCH_WITHIN_S)
+                grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
+                self.ending = await end(stages.link, self._job, run, grace_s=grace_s)
+                return StopDone()
+            case ActionKind.END_REMAINS:
+                await end(stages.link, self._job, run, grace_s=REMAINS_GRACE_S)
+                if not run.state.ended:
+                    await self._require_fit()
+                return None
+            case ActionKind.COLLECT_EVIDENCE:
+                await collect(
+                    stages.link,
+                    stages.evidence / f"{action.run}.{action.attempt}.json",
+                    run=run,
+                    attempt_dir=attempt_dir(run),
+                    log=stages.store.logs.tail(run.id, action.attempt, EVIDENCE_LOG_BYTES),
+                    kernel=stages.machine.kernel.since(run.started_at or 0.0),
+                )
+                return None
+
+    async def _launch(self) -> Launched:
+        run, stages = self._current(), self._stages
+        if self._job.adopts is not None:
+            answer = await adopt(stages.link, self._job, run, self._job.adopts)
+        else:
+            secrets = {name: value for name in self._job.secrets if (value := stages.lookup(name))}
+            spec = launch_spec(self._job, run, await self._release(run), secrets)
+            answer = await launch(stages.link, spec)
+        return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
+
+    async def _release(self, run: Run) -> Release | None:
+        if run.release is None:
+            return None
+        return await self._stages.store.releases.find(self._job.name, run.target, run.release)
+
+    async def _require_fit(self) -> None:
+        """A relaunch asks what a first launch asked; PreflightRefused where it is not so."""
+        run, stages = self._current(), self._stages
+        release = await self._release(run)
+        checks = await preflight(stages.link, self._job, run, release, now=stages.clock.now())
+        if not run.forced:
+            require(checks)
