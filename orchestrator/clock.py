@@ -5,8 +5,10 @@ import datetime
 import random
 import secrets
 import time
-from typing import Protocol
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -63,3 +65,33 @@ def second_of_day(unix: float) -> float:
     """Seconds since midnight in this machine's time zone."""
     moment = datetime.datetime.fromtimestamp(unix, tz=datetime.UTC).astimezone()
     return moment.hour * 3600.0 + moment.minute * 60.0 + moment.second
+
+
+async def with_pauses(
+    items: AsyncIterator[T], seconds: float, *, once: bool = False
+) -> AsyncGenerator[T | None, None]:
+    """The items, and None whenever `seconds` pass without one; `once`: no second None in a row."""
+    paused = False
+    step: asyncio.Task[T] | None = None
+    try:
+        while True:
+            step = step or asyncio.ensure_future(_next(items))
+            done, _ = await asyncio.wait({step}, timeout=None if paused and once else seconds)
+            if not done:
+                paused = True
+                yield None
+                continue
+            try:
+                item = step.result()
+            except StopAsyncIteration:
+                return
+            paused, step = False, None
+            yield item
+    finally:
+        if step is not None:
+            step.cancel()
+            await asyncio.gather(step, return_exceptions=True)
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await items.__anext__()

@@ -4,25 +4,28 @@ It owns the order in which a byte is stored, acknowledged and detected, and the 
 program tells of itself. It must not decide anything: findings and ends are handed on.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from orchestrator.clock import Clock
+from orchestrator.clock import Clock, with_pauses
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
-from orchestrator.core.parse.metrics import MetricsLine, MetricsReader, PatternMetrics
+from orchestrator.core.parse.metrics import (
+    MAX_INTEGER,
+    MetricsLine,
+    MetricsReader,
+    PatternMetrics,
+)
 from orchestrator.core.watch.vigil import Vigil
 from orchestrator.observe.follow import Follower
 from orchestrator.store.store import Store
 
-T = TypeVar("T")
 QUIET_S = 0.25
 REPLAY_BYTES = 64 * 1024 * 1024
 PERSIST_EVERY_S = 2.0
@@ -51,8 +54,9 @@ class Tally:
 
     def take_values(self, values: dict[str, float]) -> None:
         """Values that the inventory's patterns found in the log."""
-        if "step" in values:
-            self.step = int(values["step"])
+        step = values.get("step")
+        if step is not None and abs(step) < MAX_INTEGER:  # neither NaN nor an infinity is
+            self.step = int(step)
         self.loss = values.get("loss", self.loss)
         self.metrics.update(values)
 
@@ -109,7 +113,7 @@ class Reader:
 
     async def events(self, follower: Follower) -> AsyncGenerator[Finding | Event, None]:
         """Findings and events of the attempt; every byte is stored before it is acknowledged."""
-        async for event in with_pauses(follower.__aiter__(), QUIET_S):
+        async for event in with_pauses(aiter(follower), QUIET_S, once=True):
             match event:
                 case None:
                     findings = self._engine.quiet()
@@ -175,31 +179,3 @@ class Reader:
     async def _persist_now_and_then(self) -> None:
         if self._clock.monotonic() - self._persisted_at >= PERSIST_EVERY_S:
             await self.persist()
-
-
-async def with_pauses(items: AsyncIterator[T], seconds: float) -> AsyncGenerator[T | None, None]:
-    """The items, and None once when `seconds` pass without one."""
-    paused = False
-    step: asyncio.Task[T] | None = None
-    try:
-        while True:
-            step = step or asyncio.ensure_future(_next(items))
-            done, _ = await asyncio.wait({step}, timeout=None if paused else seconds)
-            if not done:
-                paused = True
-                yield None
-                continue
-            try:
-                item = step.result()
-            except StopAsyncIteration:
-                return
-            paused, step = False, None
-            yield item
-    finally:
-        if step is not None:
-            step.cancel()
-            await asyncio.gather(step, return_exceptions=True)
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await items.__anext__()

@@ -11,13 +11,14 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from orchestrator.api import messages
 from orchestrator.api.listening import Door, guard
+from orchestrator.clock import with_pauses
 from orchestrator.core.errors import (
     InventoryError,
     NoSuchRun,
@@ -28,10 +29,10 @@ from orchestrator.core.errors import (
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Message = dict[str, Any]
 Stream = AsyncIterator[Message]
 KEEPALIVE_S = 15.0
+"""A stream says something after this time at most, so that a client that is gone is noticed."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
@@ -290,7 +291,7 @@ class Server:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         first = await self._backend.snapshot(None)
-        news = _with_keepalive(self._backend.changes(first["cursor"]))
+        news = with_pauses(self._backend.changes(first["cursor"]), KEEPALIVE_S)
         # A client that leaves is no error: the stream just ends.
         with contextlib.suppress(ConnectionResetError):
             await response.write(_sse("snapshot", first))
@@ -305,35 +306,9 @@ def _sse(event: str, snapshot: messages.Snapshot) -> bytes:
     return f"event: {event}\nid: {snapshot['cursor']}\ndata: {text}\n\n".encode()
 
 
-async def _with_keepalive(items: AsyncIterator[T]) -> AsyncGenerator[T | None, None]:
-    """The items, and None after each KEEPALIVE_S without one, so that a dead client is noticed."""
-    step: asyncio.Task[T] | None = None
-    try:
-        while True:
-            step = step or asyncio.ensure_future(_next(items))
-            done, _ = await asyncio.wait({step}, timeout=KEEPALIVE_S)
-            if not done:
-                yield None
-                continue
-            try:
-                item = step.result()
-            except StopAsyncIteration:
-                return
-            step = None
-            yield item
-    finally:
-        if step is not None:
-            step.cancel()
-            await asyncio.gather(step, return_exceptions=True)
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await items.__anext__()
-
-
 async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
     """A stream as NDJSON; an error before the first message gets its own status."""
-    async with contextlib.aclosing(_with_keepalive(stream)) as news:
+    async with contextlib.aclosing(with_pauses(stream, KEEPALIVE_S)) as news:
         first = await anext(news, None)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
