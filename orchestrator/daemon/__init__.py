@@ -1,13 +1,17 @@
 """The composition root: builds every stage, hands each what it needs, and answers the API.
 
 main.py         lock, logging, signals, start and end
+parts.py        what there is, built in order
 environment.py  values of secrets and sink addresses, in memory only
 board.py        the newest view of everything, with a cursor for `what changed since`
 views.py        stored values -> the API's documents
-fleet.py        one link for each target, its GPUs, its state
+fleet.py        one link for each target, its GPUs, its state; machines.py the hosts below them
 crew.py         one supervisor for each run that lives
-operations.py   deploy, run, stop, rollback: what a person asks for, step by step
-queries.py      what a person reads
-backend.py      the API's questions to the files above
+duties.py       what is done by the clock
+shipping.py     deploy and rollback, as a person asks for them, step by step
+launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
+queries.py      what a person reads; following.py what a person waits for
+telling.py      the daemon, its sinks and releases; explaining and comparing tell of incidents
 doctor.py       everything checked, each with its remedy
+backend.py      the API's questions to the files above
 """

@@ -14,6 +14,7 @@ from orchestrator.daemon import (
     doctor,
     explaining,
     exposition,
+    following,
     launching,
     pruning,
     queries,
@@ -35,7 +36,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "run": lambda parts, words, _: queries.run(parts, words),
     "metrics": queries.metrics,
     "gpus": lambda parts, words, _: queries.gpus(parts, words),
-    "wait": queries.wait,
+    "wait": following.wait,
     "incidents": lambda parts, _, query: queries.incidents(parts, query),
     "incident": lambda parts, words, _: queries.incident(parts, words),
     "explain": lambda parts, words, _: explaining.explained(parts, words),
@@ -47,7 +48,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "doctor": lambda parts, *_: doctor.doctor(parts),
 }
 _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
-    "follow": queries.follow,
+    "follow": following.follow,
     "deploy": lambda parts, _, body: shipping.deploy(
         parts, body.get("jobs") or [], dry_run=bool(body.get("dry_run"))
     ),

@@ -13,7 +13,6 @@ from orchestrator.clock import Clock
 
 COALESCE_S = 0.1
 KINDS = ("targets", "runs", "incidents")
-MAX_ENDED_RUNS = 200
 
 
 class Bell:
