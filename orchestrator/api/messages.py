@@ -20,13 +20,15 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/runs/RUN/bundle             a tar.gz; header X-Orch-Archive: {"name", "files", "secrets_removed"}
     GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
                                          without `with`: against the job's last good run before it
-    POST /v1/runs/RUN/stop {grace_s}     stream: stopping, stopped{ended, remaining, gpus_free_after_s, gpu_holders}
+    POST /v1/runs/RUN/stop {grace_s}     stream: stopping{run}, stopped{run, ended, remaining, gpus_free_after_s, gpu_holders};
+                                         of a run that had ended stopped{run, already}
     POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, target, stage,
                                          sent_bytes, total_bytes, bytes_per_s},
-                                         setup{job, line}, deployed{job, target, release, switched, seconds}, done
+                                         setup{job, target, line},
+                                         deployed{job, target, release, path, switched, seconds}, done
     POST /v1/run {job, why, replace, env, args, force, deploy}
-                                         stream: deploy's, preflight{checks}, ended{...stop's}, warning{text},
-                                         stored{run}, launched{run}
+                                         stream: warning{text}, deploy's, stopping{run}, ended{...stop's}, preflight{checks},
+                                         stored{run}
     POST /v1/repeat {...run's, count, until_crash, cold_cache}
                                          stream: run's for each trial, trial{number, count, crashed, run}, rate{RATE}
     GET  /v1/compare?job=JOB&a=A&b=B     {job, a: {release, RATE}, b: {release, RATE}, p, text}; A and B: a release or RUN
@@ -38,7 +40,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/adopt {target, what, take_pipe, why}    stream: adopting{pid, command}, stored{run}
     POST /v1/simulate {signature, target}    stream: stored{run}, ended{run, incident},
                                          delivered{status, sinks: [{sink, state, error}]} twice, done
-    POST /v1/rollback {job, release}     {"job", "current"}
+    POST /v1/rollback {job, release}     {"job", "before", "current"}
     GET  /v1/releases?job=JOB            {"releases": [...]}
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView
@@ -55,8 +57,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
 RATE: trials, crashes, rate (null without a trial), low, high, text, by_fingerprint[{fingerprint,
 signature, title, count, runs}]. Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
 incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the
-bytes from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView},
-launched likewise.
+bytes from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView}; the
+run's own supervisor launches it from there on.
 
 An error is `{"error": {message, remedy, exit_code, checks?, problems?}}` with status 4xx or 5xx;
 in a stream it is the last message, `kind: error` with the same keys.

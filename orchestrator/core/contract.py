@@ -1,9 +1,5 @@
 """Names that daemon, relay and trainer share by text alone (docs/run-contract.md)."""
 
-RUN_ID_VARIABLE = "ORCH_RUN_ID"
-ATTEMPT_VARIABLE = "ORCH_ATTEMPT"
-RUN_DIR_VARIABLE = "ORCH_RUN_DIR"
-
 METRICS_FILE = "metrics.jsonl"
 """In the run's folder, shared by its attempts."""
 
@@ -18,5 +14,3 @@ ATTEMPT_FILE = "attempt.json"
 
 NO_RESTART_EXIT_CODE = 93
 """A program that ends with it is not to be restarted."""
-
-SIGNAL_EXIT_BASE = 128
