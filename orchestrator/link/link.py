@@ -133,8 +133,9 @@ class Link:
     ) -> Any:
         """Ask for one op of frames.py and give back its value.
 
-        `raw` are bytes that the op gets as `data`. Where the link is down it is tried once more first. CallFailed where the op failed
-        there; otherwise another TargetError, and it may have happened all the same.
+        `raw` are bytes that the op gets as `data`. Where the link is down it is tried once more
+        first. CallFailed where the op failed there; otherwise another TargetError, and it may
+        have happened all the same.
         """
         self.poke()
         probe = await self._probe_within(op, timeout_s)

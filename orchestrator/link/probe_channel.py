@@ -102,8 +102,9 @@ class ProbeChannel:
     ) -> Any:
         """Ask the probe for one op of frames.py and give back its value.
 
-        `raw` are bytes that the op gets as `data`, of one frame's size or less. `timeout_s` counts from the call or from its newest progress. CallFailed where the op
-        failed there; Unreachable where no answer came: it may have happened all the same.
+        `raw` are bytes that the op gets as `data`, of one frame's size or less. `timeout_s`
+        counts from the call or from its newest progress. CallFailed where the op failed there;
+        Unreachable where no answer came: it may have happened all the same.
         """
         number = next(self._ids)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
