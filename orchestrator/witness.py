@@ -58,7 +58,7 @@ class Witness:
     ) -> None:
         self._run, self._link, self._clock, self._vigil = run, link, clock, vigil
         self._machine, self._gpus, self._evidence = machine, gpus, evidence
-        self._target = next((one for one in job.targets if one.name == run.target), job.target)
+        self._target = job.target_named(run.target)
         self._ask_at = 0.0
 
     async def findings(self) -> AsyncGenerator[Finding, None]:

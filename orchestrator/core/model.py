@@ -182,6 +182,10 @@ class Job:
         """The first target, where the run's session lives."""
         return self.targets[0]
 
+    def target_named(self, name: str) -> Target:
+        """The target of a run, or the first one where the inventory has changed since."""
+        return next((one for one in self.targets if one.name == name), self.target)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpec:

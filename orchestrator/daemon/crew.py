@@ -210,7 +210,7 @@ class Crew:
         self._bells[run.id].ring()
 
     def _stages(self, run: Run, job: Job) -> Stages:
-        target = next((one for one in job.targets if one.name == run.target), job.target)
+        target = job.target_named(run.target)
         return Stages(
             store=self._store,
             link=self._fleet.link(target),
@@ -221,6 +221,7 @@ class Crew:
             policy=self._policy,
             lookup=self._environment.lookup,
             changed=self._changed,
+            resolved=self._resolved,
             turn=self._gate.turn,
             evidence=self._evidence,
         )
@@ -248,6 +249,22 @@ class Crew:
             for incident in member.view.incidents:
                 self._board.put("incidents", incident.id, incident_view(incident, member.view.run))
         self._bells[run].ring()
+
+    def _resolved(self, by: Run, incidents: tuple[Incident, ...]) -> None:
+        """A run that finishes resolves what earlier runs of its job left open."""
+        for incident in incidents:
+            shown = self._board.view("incidents", incident.id)
+            if incident.run == by.id or shown is None:
+                continue
+            there = replace(by, target=shown["target"])
+            self._board.put("incidents", incident.id, incident_view(incident, there))
+            member = self._members.get(incident.run)
+            if member is not None:
+                known = (
+                    incident if one.id == incident.id else one for one in member.view.incidents
+                )
+                member.view = replace(member.view, incidents=tuple(known))
+            self._bells[incident.run].ring()
 
     def _link_changed(self, target: str) -> None:
         for run, member in self._members.items():

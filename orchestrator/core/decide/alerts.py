@@ -41,11 +41,6 @@ def resolved(incident: Incident, job: Job, target: Target, *, outlook: str) -> A
     return _alert(incident, job, target, f"{incident.id}-{RESOLVED}", RESOLVED, outlook)
 
 
-def target_of(job: Job, name: str) -> Target:
-    """The target of a run, or the job's first one where the inventory has changed since."""
-    return next((one for one in job.targets if one.name == name), job.target)
-
-
 def same_as_text(same_as: str | None) -> str:
     """`same as run 1: not a fix`, or nothing."""
     if same_as is None:

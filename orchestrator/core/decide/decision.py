@@ -69,7 +69,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A line of the journal that `status --since` reads."""
+    """A line of the journal: what was decided of a run, kept beside it in the store."""
 
     kind: str
     body: Mapping[str, Any] = field(default_factory=dict)

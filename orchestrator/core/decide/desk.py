@@ -236,7 +236,7 @@ class Desk:
         return next(numbers, None)
 
     def _target(self) -> Target:
-        return alerts.target_of(self._policy.job, self._run.target)
+        return self._policy.job.target_named(self._run.target)
 
     def _go(self, state: RunState) -> None:
         self._run = replace(self._run, state=state)

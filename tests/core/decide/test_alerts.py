@@ -115,7 +115,7 @@ def test_silences() -> None:
 def test_target_that_left_the_inventory() -> None:
     """An old run's alert still has labels when its target is gone."""
     job = policy().job
-    assert alerts.target_of(job, "gone") == TARGET
+    assert job.target_named("gone") == TARGET
     assert finding().title == "Title of fx_trace_race"
 
 
