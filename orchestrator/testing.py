@@ -170,11 +170,6 @@ class ManualClock:
         """1, 2, 3, ... with leading zeros."""
         return str(next(self._ids)).zfill(length)
 
-    @property
-    def num_sleepers(self) -> int:
-        """How many wait for time to pass."""
-        return len(self._sleepers)
-
     async def advance(self, seconds: float) -> None:
         """Let time pass; whoever sleeps wakes at its own moment, and acts before time goes on."""
         # Whoever is about to sleep begins before time passes, not after.

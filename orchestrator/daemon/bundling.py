@@ -69,7 +69,6 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
     incidents = (await queries.incidents(parts, {"run": run.id}))["incidents"]
     yield _document("incidents.json", incidents)
     yield _document("verdict.json", run.verdict)
-    yield _document("findings.json", list(await parts.store.incidents.findings(run.id)))
     if incidents:
         said = await explaining.explained(parts, incidents[0]["id"])
         yield _File("explain.md", said.pop("markdown"))

@@ -1,17 +1,14 @@
-"""Incidents and the findings they grew from.
+"""Incidents: what is stored of them, and how one is found.
 
 Owns the rule that an older view never undoes an acknowledgement or a resolution, the lookup of
 earlier occurrences, and what the word INCIDENT means. Must not: decide to open or resolve one.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
 from orchestrator.core.errors import NoSuchRun
-from orchestrator.core.findings import Finding
 from orchestrator.core.model import Incident, IncidentState
 from orchestrator.store import tables
 from orchestrator.store.rows import incident_of, row_of
@@ -69,26 +66,6 @@ class Incidents:
         found = await self._worker.call(lambda c: c.execute(query).scalars().all())
         before = [other for other in found if _number(other) < _number(run)]
         return min(before, key=_number, default=None)
-
-    async def add_finding(self, run: str, attempt: int, at: float, finding: Finding) -> None:
-        """Keep a finding in the run's history."""
-        values = {
-            "run": run,
-            "attempt": attempt,
-            "at": at,
-            "signature": finding.signature,
-            "fingerprint": finding.fingerprint,
-            "body": finding.to_json(),
-        }
-        await self._worker.call(lambda c: c.execute(insert(tables.findings).values(values)))
-
-    async def findings(self, run: str) -> tuple[Mapping[str, Any], ...]:
-        """The run's findings as they came: `attempt`, `at` and `finding` (Finding.to_json())."""
-        columns = tables.findings.c
-        query = select(columns.attempt, columns.at, columns.body.label("finding"))
-        query = query.where(columns.run == run).order_by(columns.seq)
-        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
-        return tuple(dict(row) for row in rows)
 
 
 def incidents_of(connection: Connection, run: str) -> tuple[Incident, ...]:

@@ -181,11 +181,6 @@ class Logs:
         later = known[before[-1] + 1 :]
         return later[0][0] if later else self.end(run, attempt)
 
-    def time_at(self, run: str, attempt: int, offset: int) -> float | None:
-        """When the bytes at `offset` were seen, to a second or so; None where nothing is known."""
-        before = [seen for start, seen in self._times(run, attempt) if start <= offset]
-        return before[-1] if before else None
-
     def close(self, run: str, attempt: int) -> None:
         """The attempt has ended: its log is put on the disk and compressed, in a thread.
 

@@ -66,9 +66,6 @@ def forget_rows(connection: Connection, before: float, sinks: frozenset[str] | N
             tables.actions.c.state != actions.PENDING,
             tables.actions.c.run.in_(_ended()),
         ),
-        delete(tables.findings).where(
-            tables.findings.c.at < before, tables.findings.c.run.in_(_ended())
-        ),
     )
     return sum(connection.execute(statement).rowcount for statement in going)
 

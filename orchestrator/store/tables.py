@@ -114,20 +114,6 @@ incidents = Table(
     sqlite_autoincrement=True,
 )
 
-findings = Table(
-    "findings",
-    metadata,
-    _seq(),
-    Column("run", String, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("at", Float, nullable=False),
-    Column("signature", String, nullable=False),
-    Column("fingerprint", String, nullable=False),
-    Column("body", JSON, nullable=False),
-    Index(None, "run"),
-    sqlite_autoincrement=True,
-)
-
 deliveries = Table(
     "deliveries",
     metadata,

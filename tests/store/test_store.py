@@ -10,7 +10,6 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Action, ActionKind, Decision, Note
 from orchestrator.core.errors import NoSuchRun, StoreError
-from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import Attempt, IncidentState, Release, RunState
 from orchestrator.store import Store
 from orchestrator.store.retention import Kept
@@ -244,7 +243,7 @@ async def test_deliveries_are_marked(store: Store) -> None:
 
 
 async def test_small_tables(store: Store) -> None:
-    """Releases, silences, values, findings and the journal give back what they were given."""
+    """Releases, silences and values give back what they were given."""
     release = Release(digest="d1", path="/r/d1/trainer", files=3, bytes=9)
     await store.releases.add(release, job="dflash", target="ct200", provenance={"commit": "c"})
     current = await store.releases.current("dflash", "ct200")
@@ -263,11 +262,6 @@ async def test_small_tables(store: Store) -> None:
     await store.values.set("k", [2])
     assert await store.values.get("k") == [2]
     assert await store.values.get("other") is None
-
-    finding = Finding(signature="nan_loss", role=Role.DIAGNOSTIC, line=3, text="loss nan")
-    await store.incidents.add_finding("dflash-1", 1, 7.0, finding)
-    (kept,) = await store.incidents.findings("dflash-1")
-    assert Finding.from_json(kept["finding"]) == finding
 
 
 async def test_journal_cursor_only_grows(store: Store) -> None:
