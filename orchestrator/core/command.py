@@ -70,6 +70,28 @@ class Command:
             raise ValueError("a command cannot carry a NUL byte")
 
 
+_COMPOUND = re.compile(r"[;&|()`\n]")
+_SHELLS_OWN = frozenset(
+    (
+        ". : [ alias bg break case cd command continue do done elif else esac eval exec exit export"
+        " fi for if jobs local read readonly return set shift source test then times trap type"
+        " ulimit umask unset until wait while { }"
+    ).split()
+)
+
+
+def shell_script(command: str) -> str:
+    """What `sh -c` is given for a command line, so that all of it is run.
+
+    One program replaces the shell (`exec`), so that its signal and code are seen as they are.
+    What `exec` would cut short or not find (`a && b`, `VAR=1 a`, `cd`, `for`) is left to the shell.
+    """
+    first = command.split(maxsplit=1)[0] if command.strip() else ""
+    if _COMPOUND.search(command) or "=" in first or first in _SHELLS_OWN:
+        return command
+    return f"exec {command}"
+
+
 def to_bytes(word: str | bytes) -> bytes:
     """A word as it goes over the wire: UTF-8, bytes of undecodable file names as they were."""
     return word if isinstance(word, bytes) else word.encode("utf-8", "surrogateescape")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from orchestrator.core.command import quote
+from orchestrator.core.command import quote, shell_script
 from orchestrator.core.errors import LaunchError
 from orchestrator.core.model import Adoption, Job, Release, Run
 from orchestrator.link.probe_channel import CallFailed
@@ -66,13 +66,13 @@ def path_first(job: Job, release: Release | None) -> list[str]:
 
 
 def command_argv(command: str | tuple[str, ...], extra: tuple[str, ...]) -> list[str]:
-    """The words to run: a string goes through `sh -c 'exec ...'`, a list is run as it is.
+    """The words to run: a string goes through `sh -c`, a list is run as it is.
 
     Extra words of `orch run -- ARGS` come last, as whole words in either form.
     """
     if isinstance(command, str):
         words = [quote(word).decode("utf-8", "surrogateescape") for word in extra]
-        return ["sh", "-c", " ".join(["exec", command, *words])]
+        return ["sh", "-c", shell_script(" ".join([command, *words]))]
     return [*command, *extra]
 
 

@@ -19,6 +19,7 @@ from orchestrator.core.command import (
     marked_line,
     quote,
     shell_line,
+    shell_script,
 )
 from orchestrator.core.model import Host, Target
 from orchestrator.transport.pool import Pool
@@ -218,3 +219,22 @@ def test_every_word_arrives_through_ssh(lab: Lab, runtime: str) -> None:
             arrive()
         finally:
             runner.run(pool.close())
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("python3 -m trainer --x 1", "exec python3 -m trainer --x 1"),
+        ("python3 -m played $PLAY >out", "exec python3 -m played $PLAY >out"),
+        ("echo one && exit 4", "echo one && exit 4"),
+        ("prepare; python train.py", "prepare; python train.py"),
+        ("FOO=1 python3 a.py", "FOO=1 python3 a.py"),
+        ("cd .. \n python3 a.py", "cd .. \n python3 a.py"),
+        (". ./env.sh", ". ./env.sh"),
+        ("for i in 1 2; do python3 a.py $i; done", "for i in 1 2; do python3 a.py $i; done"),
+        ("ls | wc -l", "ls | wc -l"),
+    ],
+)
+def test_the_whole_of_a_command_line_is_run(line: str, script: str) -> None:
+    """`exec` stands before one program only; it would cut off what comes after the first."""
+    assert shell_script(line) == script
