@@ -71,12 +71,10 @@ class Command:
 
 
 _COMPOUND = re.compile(r"[;&|()`\n]")
-_SHELLS_OWN = frozenset(
-    (
-        ". : [ alias bg break case cd command continue do done elif else esac eval exec exit export"
-        " fi for if jobs local read readonly return set shift source test then times trap type"
-        " ulimit umask unset until wait while { }"
-    ).split()
+_SHELLS_OWN = re.compile(
+    r"[.:{}\[]|alias|bg|break|case|cd|command|continue|do|done|elif|else|esac|eval|exec|exit|export"
+    r"|fi|for|if|jobs|local|read|readonly|return|set|shift|source|test|then|times|trap|type|ulimit"
+    r"|umask|unset|until|wait|while"
 )
 
 
@@ -87,7 +85,7 @@ def shell_script(command: str) -> str:
     What `exec` would cut short or not find (`a && b`, `VAR=1 a`, `cd`, `for`) is left to the shell.
     """
     first = command.split(maxsplit=1)[0] if command.strip() else ""
-    if _COMPOUND.search(command) or "=" in first or first in _SHELLS_OWN:
+    if _COMPOUND.search(command) or "=" in first or _SHELLS_OWN.fullmatch(first):
         return command
     return f"exec {command}"
 
