@@ -4,12 +4,11 @@ It owns how a Backend's answers travel. It must not reach a host, the store or t
 that comes through the Backend given to it.
 """
 
-import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,14 +17,9 @@ from aiohttp.typedefs import Middleware
 
 from orchestrator.api import messages
 from orchestrator.api.listening import Door, guard
+from orchestrator.api.refusing import Handler, error_message, translate_errors
 from orchestrator.clock import with_pauses
-from orchestrator.core.errors import (
-    InventoryError,
-    NoSuchRun,
-    OrchError,
-    PreflightRefused,
-    UsageError,
-)
+from orchestrator.core.errors import OrchError, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -69,52 +63,6 @@ class Backend(Protocol):
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
     def metrics_text(self) -> str: ...
-
-
-def error_message(error: OrchError) -> Message:
-    """An error as clients read it."""
-    said: Message = {
-        "message": error.message,
-        "remedy": error.remedy,
-        "exit_code": error.exit_code,
-    }
-    if isinstance(error, PreflightRefused):
-        said["checks"] = [asdict(check) for check in error.checks]
-    if isinstance(error, InventoryError):
-        said["problems"] = [str(problem) for problem in error.problems]
-    return said
-
-
-def _status(error: OrchError) -> int:
-    if isinstance(error, NoSuchRun):
-        return 404
-    if isinstance(error, UsageError):
-        return 400
-    return 409 if isinstance(error, PreflightRefused) else 502 if error.exit_code == 4 else 500
-
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@web.middleware
-async def _translate_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except OrchError as error:
-        return web.json_response({"error": error_message(error)}, status=_status(error))
-    except web.HTTPException as error:
-        text = {"message": f"{request.path}: {error.reason}", "remedy": None, "exit_code": 1}
-        return web.json_response({"error": text}, status=error.status)
-    except (ConnectionResetError, asyncio.CancelledError):
-        raise
-    except Exception as error:
-        logger.exception("api.failed", extra={"path": request.path})
-        text = {
-            "message": f"the daemon failed on {request.path}: {type(error).__name__}: {error}",
-            "remedy": "Its log in the state folder has the traceback.",
-            "exit_code": 1,
-        }
-        return web.json_response({"error": text}, status=500)
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -164,7 +112,7 @@ class Server:
 
     def _application(self, *guards: Middleware) -> web.Application:
         app = web.Application(
-            middlewares=[*guards, _translate_errors], client_max_size=MAX_BODY_BYTES
+            middlewares=[*guards, translate_errors], client_max_size=MAX_BODY_BYTES
         )
         self._add_routes(app.router)
         return app
