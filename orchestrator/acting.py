@@ -17,7 +17,7 @@ from orchestrator.core.decide.inputs import BackoffOver, Input, Launched, Launch
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import OrchError, PreflightRefused, StoreError, Unreachable
 from orchestrator.core.events import GpusSampled
-from orchestrator.core.model import Job, Release, Run
+from orchestrator.core.model import Incident, Job, Release, Run
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
 from orchestrator.launch.preflight import preflight, require
@@ -55,6 +55,8 @@ class Stages:
     """Value of a secret."""
     changed: Callable[[str], None]
     """The run has something new to show."""
+    resolved: Callable[[Run, tuple[Incident, ...]], None]
+    """A run's decision changed these incidents, of earlier runs of its job as well."""
     turn: Callable[[], Awaitable[None]]
     """Waits until this run may be launched again, so that a fleet does not start all at once."""
     evidence: Path

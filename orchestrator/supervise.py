@@ -164,6 +164,7 @@ class Supervisor:
         applied = await self._stages.store.apply(decision)
         self.view = after(self.view, decision)
         self._stages.changed(self.view.run.id)
+        self._stages.resolved(self.view.run, decision.incidents)
         self.actor.cancel(decision.cancel)
         self.actor.act(applied.actions, tasks)
 

@@ -84,5 +84,9 @@ def test_a_run_that_finishes_ends_with_0_and_resolves(story: Story, receiver: Re
     receiver.wait_for(where=firing)
     done = orch("run", "--env", "PLAY=steps", check=0)
     assert "finished" in done.stdout
+    assert orch.json("incidents")["incidents"] == []
+    shown = orch.json("status")["incidents"]
+    assert [(one["run"], one["state"]) for one in shown] == [("dflash-1", "resolved")]
+    assert "dflash-1  critical" not in orch("status").stdout
     resolved = receiver.wait_for(where=lambda one: one.json["status"] == "resolved")[0]
     assert resolved.json["alerts"][0]["labels"]["run"] == "dflash-1"
