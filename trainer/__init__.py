@@ -14,5 +14,10 @@ meets the daemon in text only (docs/run-contract.md). Read in this order:
     optim       AdamW, its schedule and clipping
     walk        the acceptance length, walked block by block
     speculate   decoding with the drafter: the target's own tokens, sooner
+    crew        who this process is among several, and what they agree on
+    launch      the processes of one host: the first death ends all
+    schedule    whose features are made when; ring and feed carry them
+    prepare     everything before the first step
     train       all of it, in order
+    export      the drafter as SGLang and vLLM load it
 """

@@ -1,4 +1,4 @@
-"""The command line: `python -m trainer --config FILE`, and `pretrain-target`.
+"""The command line: `python -m trainer --config FILE`, `pretrain-target` and `export`.
 
 It owns arguments and exit codes: 0 done, 1 failed, 2 usage or configuration, 128 + n
 stopped by signal n. torch is imported only once there is something to do.
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from trainer.config import ConfigError, load
+from trainer.launch import launch, needed
 
 RACE = """--layout threads-naive runs small drafters on noise as threads of one process, as
 the crashing pipeline did. Expect with torch 2.11, cold caches and two GPUs, of ten launches:
@@ -24,13 +25,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["pretrain-target"]:
         return _pretrain(arguments[1:])
+    if arguments[:1] == ["export"]:
+        return _export(arguments[1:])
     return _train(arguments)
 
 
 def _train(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m trainer",
-        description="Train a DFlash drafter. Other command: pretrain-target.",
+        description="Train a DFlash drafter. Other commands: pretrain-target, export.",
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a TOML file")
     parser.add_argument(
@@ -64,6 +67,8 @@ def _train(arguments: list[str]) -> int:
         config = load(chosen.config, tuple(chosen.settings))
         if chosen.layout == "threads-naive":
             return _race(config, chosen)
+        if needed(config):
+            return launch(arguments, config)
         return _run(config, resume=chosen.resume, fresh=chosen.fresh)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -75,6 +80,7 @@ def _run(config: object, *, resume: bool, fresh: bool) -> int:
     from trainer.attempt import start_of
     from trainer.checkpoint import CheckpointError
     from trainer.config import Config
+    from trainer.crew import PeerLostError
     from trainer.figures import TrainingError
     from trainer.targets import TargetError
     from trainer.textfiles import CorpusError
@@ -85,7 +91,7 @@ def _run(config: object, *, resume: bool, fresh: bool) -> int:
         return train.main(config, start_of(config, resume=resume, fresh=fresh))
     except (TargetError, CorpusError, WordsError) as error:
         raise ConfigError(str(error)) from error
-    except (TrainingError, CheckpointError) as error:
+    except (TrainingError, CheckpointError, PeerLostError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -134,6 +140,29 @@ def _pretrain(arguments: list[str]) -> int:
                 f"--{key.name.replace('_', '-')}", type=kind, default=key.default, metavar="N"
             )
     pretrain(Recipe(**vars(parser.parse_args(arguments))))
+    return 0
+
+
+def _export(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer export",
+        description="Write a drafter as SGLang and vLLM load DFlash.",
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="FOLDER",
+        help="a checkpoint, or a folder of them: its best one",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be written")
+    chosen = parser.parse_args(arguments)
+    from trainer.export import export
+    from trainer.targets import TargetError
+
+    try:
+        done = export(chosen.checkpoint, chosen.out)
+    except (ConfigError, TargetError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"exported: step {done.step}, {done.weights:,} weights, {done.folder}")
     return 0
 
 

@@ -16,6 +16,9 @@ from typing import Any
 from trainer import checkpoint
 from trainer.config import Config, ConfigError, dump
 
+DEFAULT_SIGNAL = int(signal.SIGTERM)
+"""Said by a process that stops because another one was told to."""
+
 
 class StopError(Exception):
     """A signal asked for the end; carries its number."""
@@ -35,6 +38,11 @@ class StopFlag:
 
     def _remember(self, number: int, _frame: FrameType | None) -> None:
         self._number = number
+
+    @property
+    def number(self) -> int:
+        """The signal that came, 0 before."""
+        return self._number
 
     def check(self) -> None:
         """Raise StopError if a signal has come."""

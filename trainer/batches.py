@@ -7,8 +7,9 @@ the same numbers and gets the same batches.
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from trainer.blocks import draw_anchors, make_blocks
+from trainer.blocks import Rows, draw_anchors, make_blocks
 from trainer.config import Config
 from trainer.corpus import Document
 from trainer.headloss import Plan
@@ -25,6 +26,8 @@ class Part:
     """On the CPU."""
     drafted: int
     """Slots of the blocks that are kept."""
+    pairs: int
+    """Query-key pairs of one head that the mask allows, for MFU."""
 
 
 class Batches:
@@ -47,12 +50,20 @@ class Batches:
     def parts(self, step: int) -> list[Part]:
         """The parts of `step` (counted from 0), one for each accumulation."""
         each = self._config.optim.accumulate
-        return [self._part((step * each + i) * self._ranks + self._rank) for i in range(each)]
+        return [self._part(step, part) for part in range(each)]
 
-    def _part(self, number: int) -> Part:
+    def rows(self, step: int, part: int, rank: int) -> Rows:
+        """The rows of any rank's part: what a target reads."""
+        return self._order.batch(self._first(step, part, rank), self._config.optim.rows)
+
+    def _first(self, step: int, part: int, rank: int) -> int:
+        number = (step * self._config.optim.accumulate + part) * self._ranks + rank
+        return number * self._config.optim.rows
+
+    def _part(self, step: int, part: int) -> Part:
         config = self._config
-        first, count = number * config.optim.rows, config.optim.rows
-        rows = self._order.batch(first, count)
+        first, count = self._first(step, part, self._rank), config.optim.rows
+        rows = self.rows(step, part, self._rank)
         seeds = (config.seed * 1_000_003 + row for row in range(first, first + count))
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         anchor_BN, keep_BN = draw_anchors(
@@ -66,4 +77,13 @@ class Batches:
             ),
             plan=plan_for(blocks, config.loss, self._device),
             drafted=int(keep_BN.sum()) * block,
+            pairs=_pairs(rows, anchor_BN, keep_BN, block, config.drafter.window),
         )
+
+
+def _pairs(rows: Rows, anchor_BN: Tensor, keep_BN: Tensor, block: int, window: int) -> int:
+    # A window's first slot sees the most; half a block more or less is nothing beside it.
+    seen_BN = rows.position_BS.gather(1, anchor_BN)
+    if window:
+        seen_BN = seen_BN.clamp(max=window)
+    return int(((seen_BN + block) * block * keep_BN).sum())

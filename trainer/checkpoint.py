@@ -8,9 +8,13 @@ these files and not what is in the state.
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,14 @@ class CheckpointError(RuntimeError):
     """A checkpoint that cannot be written or used; its text names the path."""
 
 
-def save(folder: Path, step: int, state: dict[str, Any], config: dict[str, Any], keep: int) -> Path:
+def save(
+    folder: Path, step: int, state: dict[str, Any], config: dict[str, Any], keep: int,
+    acceptance: float = math.nan,
+) -> Path:  # fmt: skip
     """Write the checkpoint of `step` atomically and remove all but the newest `keep`.
 
-    Raises CheckpointError, with the earlier checkpoints untouched.
+    The one with the longest `acceptance` stays too. Raises CheckpointError, with the earlier
+    checkpoints untouched.
     """
     final = folder / f"step-{step:08d}"
     draft = folder / f".{final.name}.{os.getpid()}"
@@ -32,7 +40,8 @@ def save(folder: Path, step: int, state: dict[str, Any], config: dict[str, Any],
         draft.mkdir(parents=True)
         _write(draft / "state.pt", lambda file: torch.save(state, file))
         digest, size = _digest(draft / "state.pt")
-        manifest = {"step": step, "sha256": digest, "bytes": size}
+        measured = acceptance if math.isfinite(acceptance) else None
+        manifest = {"step": step, "sha256": digest, "bytes": size, "acceptance": measured}
         _write(draft / "config.json", lambda file: file.write(_json(config)))
         _write(draft / "manifest.json", lambda file: file.write(_json(manifest)))
         _sync_folder(draft)
@@ -45,9 +54,84 @@ def save(folder: Path, step: int, state: dict[str, Any], config: dict[str, Any],
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         remedy = "the disk is full: free some space" if full else str(error)
         raise CheckpointError(f"{final}: not saved: {remedy}; earlier ones are intact") from error
+    kept = best(folder)
     for old in _found(folder)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+        if old != kept:
+            shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def best(folder: Path) -> Path | None:
+    """The checkpoint with the longest acceptance, the newest of equals; None: none measured."""
+    measured = [(_acceptance(path), path) for path in _found(folder)]
+    found = [(value, path) for value, path in measured if value is not None]
+    return max(found)[1] if found else None
+
+
+def _acceptance(path: Path) -> float | None:
+    try:
+        value = json.loads((path / "manifest.json").read_text()).get("acceptance")
+    except (OSError, ValueError, AttributeError):
+        return None  # damaged: newest_valid says so
+    return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A checkpoint that was written."""
+
+    path: Path
+    step: int
+    seconds: float
+    """How long writing took, beside training."""
+    stood_still: float
+    """How long training waited for the copy, in seconds."""
+
+
+class Saver:
+    """Saves in a thread: training stands still only while the state is copied."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder, self._keep = folder, keep
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="save")
+        self._writing: Future[Saved] | None = None
+
+    def begin(
+        self, step: int, state: dict[str, Any], config: dict[str, Any], acceptance: float
+    ) -> None:
+        """Copy `state` and begin to write it; the save before it must be finished."""
+        assert self._writing is None
+        began = time.monotonic()
+        copy = _copied(state)
+        stood_still = time.monotonic() - began
+
+        def write() -> Saved:
+            began = time.monotonic()
+            path = save(self._folder, step, copy, config, self._keep, acceptance)
+            seconds = time.monotonic() - began
+            return Saved(path=path, step=step, seconds=seconds, stood_still=stood_still)
+
+        self._writing = self._thread.submit(write)
+
+    def finish(self) -> Saved | None:
+        """Wait for the save that was begun last; None where there is none.
+
+        Raises CheckpointError.
+        """
+        writing, self._writing = self._writing, None
+        return writing.result() if writing is not None else None
+
+    def close(self) -> None:
+        """End the thread, once it has written what it has."""
+        self._thread.shutdown()
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def newest_valid(folder: Path, warn: Callable[[str], None]) -> Path | None:

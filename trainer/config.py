@@ -157,6 +157,22 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutConfig:
+    """Processes of each host, one a GPU."""
+
+    targets: int = 0
+    """Those that only run the target; 0: each drafter has the target beside it."""
+    drafters: int = 1
+    slots: int = 3
+    """Batches of features that may wait for each drafter."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.targets <= 64, "targets", "must be 0 to 64")
+        _require(self.drafters >= 1, "drafters", "must be 1 or more")
+        _require(1 <= self.slots <= 62, "slots", "must be 1 to 62")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """One run."""
 
@@ -166,6 +182,10 @@ class Config:
     seed: int = 1
     device: str = "auto"
     """`auto`, `cpu` or `cuda`."""
+    compile: str = "auto"
+    """`auto` (inductor on CUDA, nothing on CPU), `off`, or a backend of torch.compile."""
+    peak_tflops: float = 790.0
+    """What MFU is a share of: the device's dense bfloat16 rate; an H200's as measured."""
     threads: int = 0
     """CPU threads of torch; 0: its own choice."""
     log_every: int = 10
@@ -173,6 +193,7 @@ class Config:
     target: TargetConfig = field(default_factory=TargetConfig)
     drafter: DrafterConfig = field(default_factory=DrafterConfig)
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    layout: LayoutConfig = field(default_factory=LayoutConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
@@ -181,6 +202,12 @@ class Config:
         _require(self.total_steps >= 1, "total_steps", "must be 1 or more")
         _require(self.seed >= 0, "seed", "must be 0 or more")
         _require(self.device in ("auto", "cpu", "cuda"), "device", "must be auto, cpu or cuda")
+        _require(
+            self.compile in ("auto", "off", "inductor", "aot_eager", "eager"),
+            "compile",
+            "must be auto, off, inductor, aot_eager or eager",
+        )
+        _require(self.peak_tflops > 0, "peak_tflops", "must be above 0")
         _require(self.threads >= 0, "threads", "must be 0 (torch's choice) or more")
         _require(self.log_every >= 1, "log_every", "must be 1 or more")
         _require(self.eval_every >= 1, "eval_every", "must be 1 or more")
@@ -208,6 +235,11 @@ def load(path: Path, settings: tuple[str, ...] = ()) -> Config:
 def dump(config: object) -> dict[str, object]:
     """The whole configuration as plain values, to be saved beside a checkpoint."""
     return dataclasses.asdict(typing.cast(Config, config))
+
+
+def from_saved(tree: dict[str, object]) -> Config:
+    """A configuration as `dump` gave it and a checkpoint keeps it. Raises ConfigError."""
+    return typing.cast(Config, _build(Config, tree, "", "the checkpoint's config.json", {}))
 
 
 def _lay_over(tree: dict[str, object], setting: str, origin: dict[str, str]) -> None:

@@ -74,21 +74,26 @@ class Answers:
             draft.write_text(json.dumps([asdict(document) for document in batch]))
             draft.rename(file)
         if share == 0:
-            (self.folder / "batches").write_text(str(-(-len(prompts) // BATCH)))
+            whole = self.folder / f"batches.{os.getpid()}"
+            whole.write_text(str(-(-len(prompts) // BATCH)))
+            whole.rename(self.folder / "batches")
 
-    def read(self) -> list[Document] | None:
-        """All documents, once every batch is there; None before."""
+    def ready(self) -> bool:
+        """Whether every batch is there."""
         count = self.folder / "batches"
-        if not count.is_file():
-            return None
-        files = [self.folder / f"{number:06d}.json" for number in range(int(count.read_text()))]
-        if not all(file.is_file() for file in files):
-            return None
+        return count.is_file() and all(file.is_file() for file in self._files())
+
+    def read(self) -> list[Document]:
+        """All documents, once every batch is there."""
         return [
             Document(**{**line, "tokens": tuple(line["tokens"])})
-            for file in files
+            for file in self._files()
             for line in json.loads(file.read_text())
         ]
+
+    def _files(self) -> list[Path]:
+        count = int((self.folder / "batches").read_text())
+        return [self.folder / f"{number:06d}.json" for number in range(count)]
 
     def _batch(self, prompts: list[list[int]], number: int) -> list[Document]:
         seed = (self.seed * 2 + self.held_out) * 1_000_003 + number
@@ -102,16 +107,6 @@ class Answers:
                 tokens = (*prompt, *kept)
                 documents.append(Document(tokens=tokens, prompt=len(prompt), looped=looped))
         return documents
-
-
-def make_documents(answers: Answers, between: Callable[[], None]) -> list[Document]:
-    """The documents of `answers`, made here where they are not there yet."""
-    documents = answers.read()
-    if documents is None:
-        answers.make(between)
-        documents = answers.read()
-    assert documents is not None
-    return documents
 
 
 def check_unused(mask_token: int, documents: Sequence[Document]) -> None:

@@ -4,11 +4,13 @@ It owns the losses and the speed that a run reports, and the NaN guard.
 """
 
 import math
+import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trainer.config import Config
@@ -48,12 +50,16 @@ class Pending:
     """Loss, gradient norm, hits."""
     rows: int
     drafted: int
+    flops: float
 
 
 class Figures:
     """What the run has seen so far."""
 
-    def __init__(self, config: Config, log: RunLog, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, config: Config, log: RunLog, clock: Callable[[], float] = monotonic, drafters: int = 1
+    ) -> None:
+        self._drafters = drafters
         self.first_loss = self.last_loss = self.acceptance = math.nan
         self._config, self._log, self._clock = config, log, clock
         self._pace = Pace()
@@ -61,15 +67,17 @@ class Figures:
 
     def launched(
         self, step: int, *, began: float, lr: float, figures: Sequence[Tensor], rows: int,
-        drafted: int,
+        drafted: int, flops: float,
     ) -> None:  # fmt: skip
         """Note a step that was just launched, and write the line of the one before it.
 
-        `figures` are loss, gradient norm and hits, on the device. Raises as `flush`.
+        `figures` are loss, gradient norm and hits, on the device; `rows`, `drafted` and `flops`
+        are sums over all drafters. Raises as `flush`.
         """
         pending = Pending(
-            step=step, began=began, lr=lr, figures=Readback(figures), rows=rows, drafted=drafted
-        )
+            step=step, began=began, lr=lr, figures=Readback(figures), rows=rows, drafted=drafted,
+            flops=flops,
+        )  # fmt: skip
         self.flush()
         self._pending = pending
 
@@ -93,6 +101,7 @@ class Figures:
         self._log.record(
             "train", pending.step, loss=loss, lr=pending.lr, tokens_per_s=round(speed, 1),
             grad_norm=norm, slot_accuracy=hits / pending.rows, acceptance=self.acceptance,
+            memory_bytes=_peak_bytes(), **self._share_of_peak(pending, speed),
         )  # fmt: skip
         total = self._config.total_steps
         if pending.step % self._config.log_every == 0 or pending.step in (1, total):
@@ -102,6 +111,13 @@ class Figures:
                     pending.step, total, loss=loss, speed=speed, lr=pending.lr, acceptance=walked
                 )
             )
+
+    def _share_of_peak(self, pending: Pending, speed: float) -> dict[str, float]:
+        # Of a CPU nobody knows the peak.
+        if not torch.cuda.is_initialized():
+            return {}
+        peak = self._config.peak_tflops * 1e12 * self._drafters
+        return {"mfu": pending.flops * speed / pending.drafted / peak}
 
     def state(self) -> dict[str, float]:
         """What a checkpoint keeps of it."""
@@ -115,3 +131,9 @@ class Figures:
         """Take over a checkpoint's."""
         self.acceptance = state["acceptance"]
         self.first_loss, self.last_loss = state["first_loss"], state["last_loss"]
+
+
+def _peak_bytes() -> int:
+    if torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

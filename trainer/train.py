@@ -1,10 +1,9 @@
-"""The training run, in order: target, documents, drafter, resume, steps, end.
+"""The training run, in order: neighbours, preparation, resume, steps, end.
 
 It owns the order of things. Each part's own rules are in its own file.
 """
 
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,95 +12,81 @@ from torch import Tensor
 from trainer import attempt, checkpoint
 from trainer.ahead import Ahead
 from trainer.attempt import Start, StopError, StopFlag
-from trainer.batches import Batches, Part
+from trainer.batches import Part
+from trainer.checkpoint import Saver
 from trainer.config import Config, dump
-from trainer.corpus import Answers, Document, check_unused, make_documents
-from trainer.drafter import new_drafter, start_compilers
+from trainer.crew import Crew, Place
+from trainer.drafter import assert_never_dense
+from trainer.feed import RingFeed
 from trainer.figures import Figures, TrainingError
+from trainer.flops import step_flops
+from trainer.launch import die_with_launcher
 from trainer.optim import AdamW, learning_rate
-from trainer.pair import Pair
+from trainer.prepare import Ready, prepare
 from trainer.runlog import RunLog
-from trainer.step import Frozen, batch_loss
-from trainer.targets import feature_layers, load_target, mask_token
-from trainer.walk import acceptance_length
+from trainer.schedule import better_split, evaluates_after
+from trainer.step import Batch, batch_loss
+from trainer.walk import Sizes, drafts_everywhere, walk_document
 
 
 def main(config: Config, start: Start) -> int:
     """Train `config` to its end; returns the exit code: 0, or 128 + a signal's number."""
+    die_with_launcher()
     stop = StopFlag()
-    log = RunLog(start.run_folder)
+    crew = Crew(config, Place.read())
+    device = crew.device(config.device)
+    crew.join(device)
+    start = crew.from_leader(lambda: start)
+    log = RunLog(start.run_folder, silent=not crew.leads)
     log.record("start", 0)
-    began = time.monotonic()
-    run = Run(config, start, stop, log)
+    run: Run | None = None
     try:
-        run.prepare()
+        ready = prepare(config, start, crew, device, stop, log)
+        if ready.server is not None:
+            ready.server.serve(crew.from_leader(lambda: 0))
+            crew.leave()
+            return 128 + stop.number if stop.number else 0
+        run = Run(config, start, stop, log, crew, ready)
         run.train()
     except StopError as stopped:
-        saved = f"saved {run.save()}" if run.unsaved() else "nothing new to save"
-        log.record("stopped", run.step)
-        log.say(f"stopped by {stopped} at step {run.step}/{config.total_steps}; {saved}")
+        words = "nothing new to save" if run is None else run.save_at_stop()
+        step = 0 if run is None else run.step
+        log.record("stopped", step)
+        log.say(f"stopped by {stopped} at step {step}/{config.total_steps}; {words}")
         return 128 + stopped.number
     finally:
-        run.close()
+        if run is not None:
+            run.close()
         log.close()
-    spent = time.monotonic() - began
-    figures = run.figures
-    log.say(
-        f"finished: {run.step} steps in {spent:.1f} s, loss {figures.first_loss:.4f} -> "
-        f"{figures.last_loss:.4f}, acceptance {figures.acceptance:.2f}, "
-        f"checkpoints in {start.folder}"
-    )
+    log.say(run.last_words())
+    crew.leave()
     return 0
 
 
 class Run:
-    """The state that a run carries from step to step."""
+    """The state that a drafter's process carries from step to step."""
 
-    def __init__(self, config: Config, start: Start, stop: StopFlag, log: RunLog) -> None:
+    def __init__(
+        self, config: Config, start: Start, stop: StopFlag, log: RunLog, crew: Crew, ready: Ready
+    ) -> None:
         self.config, self.start, self.stop, self.log = config, start, stop, log
-        self.step = self.saved_step = 0
-        self.figures = Figures(config, log)
-        self.ahead: Ahead[list[Part]] | None = None
-
-    def prepare(self) -> None:
-        """Everything before the first step."""
-        config = self.config
-        # --- device
-        self.device = torch.device(
-            config.device
-            if config.device != "auto"
-            else ("cuda" if torch.cuda.is_available() else "cpu")
-        )
-        dtype = torch.bfloat16 if self.device.type == "cuda" else torch.float32
-        if self.device.type == "cuda":
-            start_compilers()
-        if config.threads:
-            torch.set_num_threads(config.threads)
-        # --- target
-        self.target = load_target(config.target.path, self.device, dtype)
-        decoder = self.target.decoder
-        self.layers = feature_layers(config, self.target)
-        self.mask_token = mask_token(config, self.target)
-        self.frozen = Frozen(embed_Vh=decoder.embed.weight, head_Vh=decoder.head.weight)
-        # --- checkpoints already there
-        resume_from = attempt.resume_from(self.start, self.log.warn)
-        # --- documents
-        self.log.record("data", 0)
-        self.log.say("phase data: answers of the target")
-        train_documents = self._documents(held_out=False)
-        self.eval_documents = self._documents(held_out=True)
-        batches = Batches(train_documents, config, self.mask_token, self.device)
-        # --- drafter
-        self.drafter = new_drafter(
-            decoder.shape, config.drafter.layers, len(self.layers),
-            seed=config.seed, device=self.device, dtype=dtype,
-        )  # fmt: skip
-        if self.device.type == "cuda":
-            self.drafter.compile_layers()
+        self.crew, self.ready = crew, ready
+        self.began = time.monotonic()
+        self.step = self.first_step = self.saved_step = 0
+        self.last_part = True
+        self.drafter, self.device = ready.pair.drafter, ready.device
+        self.sizes = Sizes.of(ready.documents)
+        self.figures = Figures(config, log, drafters=crew.drafters)
+        self.saver = Saver(start.folder, config.checkpoint.keep)
         self.optimizer = AdamW(self.drafter.parameters(), config.optim)
-        if resume_from is not None:
-            self._load(resume_from)
-        self.ahead = Ahead(batches.parts)
+        if ready.resume_from is not None:
+            self._load(ready)
+        self.ahead: Ahead[list[Part]] = Ahead(ready.batches.parts)
+        crew.hook(self.optimizer.parameters, lambda: self.last_part)
+        if ready.compiled:
+            self._warm_up()
+        crew.from_leader(lambda: self.step)
+        self.first_step, self.stepping = self.step, time.monotonic()
 
     def train(self) -> None:
         """Steps until total_steps, with evaluation and checkpoints between."""
@@ -109,105 +94,187 @@ class Run:
         if self.step == 0:
             self.evaluate()
         while self.step < config.total_steps:
-            self.stop.check()
             self.train_step()
             last = self.step == config.total_steps
-            if last or self.step % config.eval_every == 0:
+            if evaluates_after(config, self.step):
                 self.evaluate()
             if last or self.step % config.checkpoint.every == 0:
                 self.save()
+        self.ready.feed.close()
+        self._saved()
 
     def train_step(self) -> None:
         """Launch one optimizer step; on CUDA its line is written once the next is launched.
 
-        So the host never waits there for the step that it has just launched.
+        So the host never waits there for the step that it has just launched. All drafters stop
+        before the same step, once one of them has got a signal.
         """
-        config = self.config
-        assert self.ahead is not None
+        config, crew = self.config, self.crew
         began = time.monotonic()
         parts = self.ahead.take(self.step)
-        denominator = sum(part.plan.denominator for part in parts)
+        flops = [self._flops(part) for part in parts]
+        signals, denominator, rows, drafted, work = crew.summed(
+            [
+                float(self.stop.number > 0),
+                sum(part.plan.denominator for part in parts),
+                sum(part.plan.rows for part in parts),
+                sum(part.drafted for part in parts),
+                sum(flops),
+            ]
+        )
+        if signals:
+            raise StopError(self.stop.number or attempt.DEFAULT_SIGNAL)
         if denominator == 0:
             raise TrainingError(f"step {self.step + 1}: no slot of the batch is supervised")
+        loss, hits = self._backward(parts, denominator)
+        figures = torch.stack((loss, hits.to(loss.dtype)))
+        crew.begin_sum(figures)
+        crew.finish_sums()
+        lr = learning_rate(config.optim, self.step, config.total_steps)
+        norm = self.optimizer.step(lr)
+        self.step += 1
+        if self.device.type == "cuda":
+            assert_never_dense()
+        self.figures.launched(
+            self.step, began=began, lr=lr, figures=(figures[0], norm, figures[1]),
+            rows=int(rows), drafted=int(drafted), flops=work,
+        )  # fmt: skip
+        if self.device.type == "cpu":
+            self.figures.flush()
+
+    def _backward(self, parts: list[Part], denominator: float) -> tuple[Tensor, Tensor]:
+        """Gradients of all parts; their loss and hits, of this drafter alone."""
         loss, hits = [], []
-        for part in parts:
-            summed, _, hit_M = self._forward(part)
+        for number, part in enumerate(parts):
+            self.last_part = number == len(parts) - 1
+            batch = part.batch.to(self.device)
+            summed, hit_M = self._forward(batch, part, self.ready.feed.part(batch))
             # One thread only may run compiled code, and on CUDA autograd has its own.
             with torch.autograd.set_multithreading_enabled(False):
                 (summed / denominator).backward()
             loss.append(summed.detach() / denominator)
             hits.append(hit_M.sum())
-        lr = learning_rate(config.optim, self.step, config.total_steps)
-        norm = self.optimizer.step(lr)
-        self.step += 1
-        self.figures.launched(
-            self.step, began=began, lr=lr,
-            figures=(torch.stack(loss).sum(), norm, torch.stack(hits).sum()),
-            rows=sum(part.plan.rows for part in parts),
-            drafted=sum(part.drafted for part in parts),
-        )  # fmt: skip
-        if self.device.type == "cpu":
-            self.figures.flush()
+        return torch.stack(loss).sum(), torch.stack(hits).sum()
+
+    def _forward(self, batch: Batch, part: Part, features_BSF: Tensor) -> tuple[Tensor, Tensor]:
+        plan = part.plan.to(self.device)
+        summed, _, hit_M = batch_loss(
+            self.drafter, self.ready.pair.frozen, features_BSF, batch, plan, self.config.loss
+        )
+        return summed, hit_M
+
+    def _warm_up(self) -> None:
+        """Compile for every shape, forward and backward, before anybody waits in a collective."""
+        self.log.record("compile", self.step)
+        self.log.say("phase compile")
+        pair, part = self.ready.pair, self.ready.batches.parts(self.step)[0]
+        batch = part.batch.to(self.device)
+        dtype = pair.frozen.embed_Vh.dtype
+        width = self.drafter.fc.in_features
+        features = torch.zeros(*batch.tokens_BS.shape, width, dtype=dtype, device=self.device)
+        self.last_part = False
+        summed, _ = self._forward(batch, part, features)
+        with torch.autograd.set_multithreading_enabled(False):
+            summed.backward()
+        for parameter in self.drafter.parameters():
+            parameter.grad = None
+        features = torch.zeros(1, self.sizes.length, width, dtype=dtype, device=self.device)
+        for document in self.ready.documents[:1]:
+            drafts_everywhere(pair, document, self.sizes, features)
+        if self.device.type == "cuda":
+            assert_never_dense()
 
     def evaluate(self) -> None:
-        """Walk the acceptance length on held-out answers."""
+        """Walk the acceptance length on held-out answers, each drafter its share."""
         self.figures.flush()
-        drafter = self.config.drafter
-        pair = Pair(
-            drafter=self.drafter, target=self.target, layers=self.layers, block=drafter.block,
-            window=drafter.window, mask_token=self.mask_token,
-        )  # fmt: skip
-        self.figures.acceptance = acceptance_length(pair, self.eval_documents)
+        tokens = passes = 0
+        for number, document in enumerate(self.ready.documents):
+            if number % self.crew.drafters == self.crew.number:
+                features = self.ready.feed.document(self.ready.pair, document, self.sizes)
+                given, took = walk_document(self.ready.pair, document, self.sizes, features)
+                tokens, passes = tokens + given, passes + took
+        summed = self.crew.summed([tokens, passes])
+        self.figures.acceptance = summed[0] / summed[1] if summed[1] else 0.0
         self.log.record("eval", self.step, acceptance=self.figures.acceptance)
 
-    def unsaved(self) -> bool:
-        """Whether there are steps that no checkpoint holds."""
-        return self.ahead is not None and self.step > self.saved_step
-
-    def save(self) -> Path:
-        """Write a checkpoint of the present step."""
+    def save(self) -> None:
+        """Begin a checkpoint of the present step; one drafter's is everybody's."""
         self.figures.flush()
-        began = time.monotonic()
+        self.saved_step = self.step
+        if not self.crew.leads:
+            return
+        self._saved()
         state: dict[str, Any] = {
             "step": self.step,
             "optimizer": self.optimizer.state(),
             **self.figures.state(),
         }
-        keep = self.config.checkpoint.keep
-        path = checkpoint.save(self.start.folder, self.step, state, dump(self.config), keep)
-        self.saved_step = self.step
-        self.log.record("checkpoint", self.step, seconds=round(time.monotonic() - began, 4))
-        return path
+        self.saver.begin(self.step, state, dump(self.config), self.figures.acceptance)
+
+    def _saved(self) -> str:
+        """Wait for the checkpoint being written, if there is one; returns what to say of it."""
+        saved = self.saver.finish()
+        if saved is None:
+            return "nothing new to save"
+        self.log.record(
+            "checkpoint", saved.step, seconds=round(saved.seconds, 4),
+            stood_still=round(saved.stood_still, 4),
+        )  # fmt: skip
+        return f"saved {saved.path}"
+
+    def save_at_stop(self) -> str:
+        """Save what no checkpoint holds; returns what to say of it."""
+        if self.step > self.saved_step:
+            self.save()
+        self.ready.feed.close()
+        return self._saved()
+
+    def last_words(self) -> str:
+        """The last line of a run that ended well."""
+        figures, spent = self.figures, time.monotonic() - self.began
+        return (
+            f"finished: {self.step} steps in {spent:.1f} s, loss {figures.first_loss:.4f} -> "
+            f"{figures.last_loss:.4f}, acceptance {figures.acceptance:.2f}{self._idle()}, "
+            f"checkpoints in {self.start.folder}"
+        )
+
+    def _idle(self) -> str:
+        """Which role waited, and which split of the processes would wait least."""
+        feed, crew, layout = self.ready.feed, self.crew, self.config.layout
+        if not isinstance(feed, RingFeed):
+            return ""
+        busy, idle = feed.ring.noted(crew.targets)
+        spent = max(time.monotonic() - self.stepping, 1e-9)
+        waited = min(feed.ring.waited_s / spent, 1.0)
+        items = max(feed.count * layout.drafters, 1)
+        split = better_split(
+            layout.targets, layout.drafters, busy / items,
+            spent * (1 - waited) / max(feed.count, 1),
+        )  # fmt: skip
+        return (
+            f", idle: targets {idle / max(busy + idle, 1e-9):.0%}, drafters {waited:.0%} "
+            f"({layout.targets} + {layout.drafters}; balanced would be {split[0]} + {split[1]})"
+        )
 
     def close(self) -> None:
-        """End the thread that plans ahead."""
-        if self.ahead is not None:
-            self.ahead.close()
+        """End the threads that plan ahead and save."""
+        self.ahead.close()
+        self.saver.close()
 
-    def _load(self, path: Path) -> None:
-        state, saved = checkpoint.load(path)
-        attempt.check_same(self.config, saved, path)
+    def _load(self, ready: Ready) -> None:
+        assert ready.resume_from is not None
+        state, saved = checkpoint.load(ready.resume_from)
+        attempt.check_same(self.config, saved, ready.resume_from)
         self.optimizer.load_state(state["optimizer"])
         self.step = self.saved_step = state["step"]
         self.figures.load_state(state)
-        self.log.say(f"resumed from {path} at step {self.step}")
+        self.log.say(f"resumed from {ready.resume_from} at step {self.step}")
 
-    def _documents(self, *, held_out: bool) -> list[Document]:
-        answers = Answers(
-            target=self.target, config=self.config.corpus, held_out=held_out,
-            seed=self.config.seed, cache=self.start.folder,
+    def _flops(self, part: Part) -> float:
+        config = self.config
+        return step_flops(
+            self.drafter.shape, layers=config.drafter.layers,
+            features=len(self.ready.pair.layers), rows=config.optim.rows,
+            context=config.corpus.row_tokens, blocks=config.corpus.row_anchors,
+            block=config.drafter.block, pairs=part.pairs, supervised=part.plan.rows,
         )  # fmt: skip
-        documents = make_documents(answers, self.stop.check)
-        check_unused(self.mask_token, documents)
-        return documents
-
-    def _forward(self, part: Part) -> tuple[Tensor, Tensor, Tensor]:
-        batch = part.batch.to(self.device)
-        with torch.no_grad():
-            _, features = self.target.decoder(
-                batch.tokens_BS, doc_BS=batch.doc_BS, position_BS=batch.context_position_BS,
-                feature_layers=self.layers, want_logits=False,
-            )  # fmt: skip
-        assert features is not None
-        plan = part.plan.to(self.device)
-        return batch_loss(self.drafter, self.frozen, features, batch, plan, self.config.loss)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from trainer.config import Config, load
+from trainer.corpus import Answers, Document
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "trainer" / "configs" / "cpu-tiny.toml"
@@ -52,6 +53,13 @@ def small_config() -> Callable[..., Config]:
     return make
 
 
+def made(answers: Answers, between: Callable[[], None]) -> list[Document]:
+    """The documents of `answers`, made where they are not there yet."""
+    if not answers.ready():
+        answers.make(between)
+    return answers.read()
+
+
 @dataclasses.dataclass(frozen=True)
 class Ended:
     """A finished command."""
@@ -74,7 +82,7 @@ def trainer(tmp_path: Path) -> Callable[..., Ended]:
             env=clean_env() | (env or {}),
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)

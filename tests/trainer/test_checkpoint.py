@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainer import checkpoint
-from trainer.checkpoint import CheckpointError
+from trainer.checkpoint import CheckpointError, Saver
 
 
 def test_the_newest_are_kept_and_read_back(tmp_path: Path) -> None:
@@ -49,3 +49,39 @@ def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, 2, {"w": torch.zeros(2)}, {}, keep=1)
     assert checkpoint.newest_valid(tmp_path, pytest.fail) == good
     assert not list(tmp_path.glob(".step*"))
+
+
+def test_the_best_stays_among_the_newest(tmp_path: Path) -> None:
+    """The longest acceptance is kept beyond `keep`, until a longer one comes."""
+    for step, acceptance in ((1, 1.5), (2, 2.5), (3, 2.0), (4, 1.9)):
+        checkpoint.save(tmp_path, step, {}, {}, keep=1, acceptance=acceptance)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000002", "step-00000004"]
+    assert checkpoint.best(tmp_path) == tmp_path / "step-00000002"
+    checkpoint.save(tmp_path, 5, {}, {}, keep=1, acceptance=3.0)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000005"]
+
+
+def test_a_save_beside_training_holds_the_state_as_it_was(tmp_path: Path) -> None:
+    """What training changes after `begin` is not in the file; the times are told."""
+    weight = torch.zeros(1000)
+    saver = Saver(tmp_path, keep=2)
+    saver.begin(7, {"w": [weight], "step": 7}, {}, acceptance=1.0)
+    weight.fill_(9)
+    saved = saver.finish()
+    assert saved is not None
+    assert saved.seconds > 0
+    assert saved.stood_still >= 0
+    state, _ = checkpoint.load(saved.path)
+    assert state["w"][0].abs().sum() == 0
+    assert saver.finish() is None
+    saver.close()
+
+
+def test_a_save_that_failed_beside_training_is_told(tmp_path: Path) -> None:
+    """Its error comes out when it is waited for."""
+    (tmp_path / "step-00000002").write_text("a file where the folder should go")
+    saver = Saver(tmp_path, keep=1)
+    saver.begin(2, {"w": torch.zeros(2)}, {}, acceptance=1.0)
+    with pytest.raises(CheckpointError, match="earlier ones are intact"):
+        saver.finish()
+    saver.close()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import torch
 
+from tests.trainer.conftest import made
 from trainer.config import CorpusConfig
-from trainer.corpus import LOOP_LENGTH, Answers, Document, end_answer, loop_start, make_documents
+from trainer.corpus import LOOP_LENGTH, Answers, Document, end_answer, loop_start
 from trainer.packing import RowOrder
 from trainer.targets import END, load_target
 
@@ -37,7 +38,7 @@ def test_documents_are_the_same_again_and_come_from_the_cache(tmp_path: Path) ->
 
     def make(cache: Path) -> list[Document]:
         answers = Answers(target=target, config=CONFIG, held_out=False, seed=3, cache=cache)
-        return make_documents(answers, lambda: calls.append(1))
+        return made(answers, lambda: calls.append(1))
 
     first, again, cached = make(tmp_path / "a"), make(tmp_path / "b"), make(tmp_path / "a")
     assert first == again == cached

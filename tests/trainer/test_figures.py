@@ -33,7 +33,9 @@ def test_each_line_has_its_own_step_s_speed(
     loss, norm, hits = torch.tensor(2.5), torch.tensor(1.0), torch.tensor(3)
 
     def launch(step: int) -> None:
-        figures.launched(step, began=now, lr=1e-3, figures=(loss, norm, hits), rows=6, drafted=100)
+        figures.launched(
+            step, began=now, lr=1e-3, figures=(loss, norm, hits), rows=6, drafted=100, flops=1.0
+        )
 
     launch(1)
     now = 1.0
@@ -50,6 +52,7 @@ def test_each_line_has_its_own_step_s_speed(
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert [line["tokens_per_s"] for line in lines] == [100.0, 100.0, 100.0]
     assert {line["slot_accuracy"] for line in lines} == {0.5}
+    assert all(line["memory_bytes"] > 1 << 20 for line in lines)
 
 
 @pytest.mark.parametrize(("loss", "norm"), [(float("nan"), 1.0), (1.0, float("inf"))])
@@ -59,6 +62,6 @@ def test_a_loss_or_gradient_that_is_not_finite_ends_the_run(
     """The sentence names the step and what to do."""
     figures = Figures(small_config(), RunLog(None))
     values = (torch.tensor(loss), torch.tensor(norm), torch.tensor(0))
-    figures.launched(7, began=0.0, lr=1e-3, figures=values, rows=1, drafted=1)
+    figures.launched(7, began=0.0, lr=1e-3, figures=values, rows=1, drafted=1, flops=1.0)
     with pytest.raises(TrainingError, match=r"at step 7 .*lower optim\.lr"):
         figures.flush()

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.trainer.conftest import made
 from tests.trainer.folders import HEAD_DIM, HEADS, KV_HEADS, LAYERS, write_folder
 from trainer.config import Config, ConfigError, CorpusConfig, DrafterConfig
-from trainer.corpus import Answers, make_documents, sample_answers
+from trainer.corpus import Answers, sample_answers
 from trainer.targets import TargetError, load_target, mask_token
 from trainer.words import WordsError
 
@@ -191,7 +192,7 @@ def test_conversations_are_asked_by_the_folders_own_template(tmp_path: Path) -> 
             target=target, config=chat_config(tmp_path, thinking=thinking), held_out=False,
             seed=1, cache=tmp_path,
         )  # fmt: skip
-        documents = make_documents(answers, lambda: None)
+        documents = made(answers, lambda: None)
         prompts = {target.words.decode(d.tokens[: d.prompt]) for d in documents}
         assert len(prompts) == 10
         opening = "" if thinking else "<think>\n\n</think>\n\n"
@@ -221,13 +222,13 @@ def test_answers_that_were_made_are_not_made_again_after_a_cut(tmp_path: Path) -
     answers = Answers(target=target, config=config, held_out=False, seed=1, cache=tmp_path)
     batches: list[int] = []
     answers.make(lambda: batches.append(0), share=0, shares=2)
-    assert answers.read() is None
+    assert not answers.ready()
     answers.make(lambda: batches.append(1), share=1, shares=2)
     assert batches == [0, 0, 1]
+    assert answers.ready()
     whole = answers.read()
-    assert whole is not None
     (answers.folder / "000001.json").unlink()
-    assert make_documents(answers, lambda: batches.append(2)) == whole
+    assert made(answers, lambda: batches.append(2)) == whole
     assert batches == [0, 0, 1, 2]
 
 
@@ -238,4 +239,4 @@ def test_the_byte_level_target_refuses_conversations(tmp_path: Path) -> None:
         target=target, config=chat_config(tmp_path), held_out=False, seed=1, cache=tmp_path
     )
     with pytest.raises(WordsError, match="has no chat template; give lines with `text`"):
-        make_documents(answers, lambda: None)
+        made(answers, lambda: None)
