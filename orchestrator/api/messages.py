@@ -28,7 +28,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          deployed{job, target, release, path, switched, seconds}, done
     POST /v1/run {job, why, replace, env, args, force, deploy}
                                          stream: warning{text}, deploy's, stopping{run}, ended{...stop's}, preflight{checks},
-                                         stored{run}
+                                         launching, stored{run}; a client that leaves before `launching` gets no run
     POST /v1/repeat {...run's, count, until_crash, cold_cache}
                                          stream: run's for each trial, trial{number, count, crashed, run}, rate{RATE}
     GET  /v1/compare?job=JOB&a=A&b=B     {job, a: {release, RATE}, b: {release, RATE}, p, text}; A and B: a release or RUN

@@ -7,6 +7,7 @@ from orchestrator.api.client import Client
 from orchestrator.cli import output
 from orchestrator.cli.check import check_lines
 from orchestrator.cli.follow import Follower, screen_for, summary_lines, watch
+from orchestrator.cli.leaving import Leaving
 from orchestrator.cli.main import INTERRUPTED
 from orchestrator.cli.reach import connect
 from orchestrator.cli.ship import DeployNews
@@ -18,7 +19,20 @@ from orchestrator.core.errors import DaemonError
 def run(options: argparse.Namespace) -> int:
     """Launch a job and follow it; the exit code is the run's: 0, 100, or 103."""
     client = connect(options)
-    return followed(client, _launch(client, options), options)
+    with Leaving() as leaving:
+        try:
+            launched = _launch(client, options, leaving)
+        except KeyboardInterrupt:
+            output.note(
+                "left while the run was launched: `orch ps` says whether it is there"
+                if leaving.too_late
+                else "left; nothing was launched"
+            )
+            return INTERRUPTED
+    if leaving.asked:
+        _say_how_to_come_back(launched)
+        return INTERRUPTED
+    return followed(client, launched, options)
 
 
 def followed(client: Client, launched: dict[str, Any], options: argparse.Namespace) -> int:
@@ -38,13 +52,15 @@ def followed(client: Client, launched: dict[str, Any], options: argparse.Namespa
         return INTERRUPTED
 
 
-def _launch(client: Client, options: argparse.Namespace) -> dict[str, Any]:
+def _launch(client: Client, options: argparse.Namespace, leaving: Leaving) -> dict[str, Any]:
     """Everything until the run and its launch are stored; from there on the daemon sees to it."""
     news = DeployNews(quiet=options.json)
     stored: dict[str, Any] | None = None
     for message in client.stream("POST", "/v1/run", _body(options)):
         if message["kind"] == "stored":
             stored = message["run"]
+        elif message["kind"] == "launching":
+            leaving.wait_for_it()
         elif not news.show(message):
             _show(message, options)
     if stored is None:

@@ -74,6 +74,8 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
             require(checks)
+        # Whoever asked and has left meanwhile gets no run: this cannot be told, and ends us.
+        yield {"kind": "launching"}
         stored = await parts.store.runs.create(replace(draft, forced=bool(refused)))
         if request.cold_cache:
             stored = replace(stored, env={**stored.env, **cold_caches(stored.directory)})

@@ -320,6 +320,9 @@ class CannedBackend:
                 raise message
             if message == "wait":
                 await asyncio.sleep(3600)
+            if isinstance(message, float):
+                await asyncio.sleep(message)
+                continue
             if message == "cut":
                 raise ConnectionResetError
             yield message

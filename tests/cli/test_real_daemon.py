@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.location import locate
+from orchestrator.cli.reach import running_client
 from tests.cli.conftest import Ran, spawn
 from tests.conftest import TmuxCall
 
@@ -119,6 +120,15 @@ def test_values_reach_the_daemon_that_is_started(
     monkeypatch.setenv("ORCH_WEBHOOK_URL", "http://127.0.0.1:9/hook")
     orch("ps")
     assert json.loads(orch("daemon", "status", "--json").out)["needs"] == []
+
+
+def test_who_leaves_before_the_launch_gets_no_run(job: str, orch: Orch) -> None:
+    """Nothing is stored before `launching` was told, and who is gone cannot be told."""
+    orch("daemon", "start")
+    client = running_client(locate(Path("inventory.yaml"), os.environ))
+    said = [message["kind"] for message in client.stream("POST", "/v1/run", {"job": job})]
+    assert said[-3:] == ["preflight", "launching", "stored"]
+    assert orch("wait", "@1").code == 100
 
 
 def test_deploy_run_crash_and_the_same_crash_again(job: str) -> None:

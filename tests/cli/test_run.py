@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from orchestrator.core.errors import Check, PreflightRefused, Unreachable
-from tests.cli.canned import LOG, CannedBackend, incident_view, log_message, run_view, running
+from tests.cli.canned import (
+    LOG,
+    PREFLIGHT,
+    CannedBackend,
+    incident_view,
+    log_message,
+    run_view,
+    running,
+)
 from tests.cli.conftest import Ran, spawn
 
 Orch = Callable[..., Ran]
@@ -170,6 +178,34 @@ def test_ctrl_c_leaves_the_run_alone_and_says_how_to_come_back(canned: CannedBac
     assert time.monotonic() - begun < 10
     assert b"run 2 goes on. Back to it: `orch logs -f dflash-2`" in err
     assert not [what for what, _, _ in canned.asked if what == "stop"]
+
+
+def interrupted_at_preflight() -> tuple[int, bytes]:
+    """Exit code and stderr of `orch run` with a Ctrl-C right after the preflight's lines."""
+    process = spawn("run")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b"clock" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, err
+
+
+def test_ctrl_c_before_the_launch_says_that_there_is_no_run(canned: CannedBackend) -> None:
+    """The daemon says nothing of a launch in time: the command leaves, and says so."""
+    canned.streams["run"] = [PREFLIGHT, "wait"]
+    code, err = interrupted_at_preflight()
+    assert (code, err) == (130, b"orch: left; nothing was launched\n")
+
+
+def test_ctrl_c_during_the_launch_says_which_run_goes_on(canned: CannedBackend) -> None:
+    """A launch that has begun is waited for, and its run named."""
+    stored = canned.streams["run"][-1]
+    canned.streams["run"] = [PREFLIGHT, 1.0, {"kind": "launching"}, 2.5, stored]
+    code, err = interrupted_at_preflight()
+    assert code == 130
+    assert b"run 2 goes on. Back to it: `orch logs -f dflash-2`" in err
 
 
 class Terminal:
