@@ -74,6 +74,7 @@ class Relay:
         self._ended_at = 0.0
         self._ended = 0.0
         self._quiet_rounds = 0
+        self._hung_up = False
         self._next_retry = 0.0
         self._next_look = time.monotonic() + LOOK_S
         write_reserved(attempt_reserved, self._attempt_path, self._record())
@@ -166,7 +167,7 @@ class Relay:
         """Nothing more can come: the terminal is closed, or kept open by silent descendants."""
         if self._status is None:
             return False
-        if self._master < 0:
+        if self._hung_up:
             return True
         late = time.monotonic() - self._ended > DRAIN_S
         return self._quiet_rounds >= (1 if late else QUIET_ROUNDS)
@@ -183,7 +184,7 @@ class Relay:
                 if exc.errno != errno.EIO:
                     raise
                 # EIO: the last one who had the terminal open has closed it.
-                self._hang_up()
+                self._deafen()
                 break
             chunks.append(chunk)
             size += len(chunk)
@@ -193,10 +194,16 @@ class Relay:
             self._poke(POKE_BYTES)
             self._pane.show(output)
 
-    def _hang_up(self) -> None:
+    def _deafen(self) -> None:
+        """Nobody has the terminal open; its leader, who may live, gets SIGHUP if we close it."""
         self._poll.unregister(self._master)
-        os.close(self._master)
-        self._master = -1
+        self._hung_up = True
+
+    def _listen_again(self) -> None:
+        """Somebody may have opened the terminal by its name meanwhile, and written."""
+        if self._hung_up:
+            self._poll.register(self._master, select.POLLIN)
+            self._hung_up = False
 
     def _relay_input(self, event: int) -> None:
         try:
@@ -207,7 +214,7 @@ class Relay:
             typed = b""
         if not typed:
             self._lose_pane()
-        elif self._master >= 0:
+        elif not self._hung_up:
             try:
                 os.write(self._master, typed)
             except OSError:
@@ -235,6 +242,7 @@ class Relay:
             self._status = os.waitstatus_to_exitcode(status)
             self._ended_at = time.time()
             self._ended = now
+            self._listen_again()
 
     def _show(self, now: float) -> None:
         if self._pane.wants(now) == 0.0:
@@ -248,6 +256,8 @@ class Relay:
         if now >= self._next_look:
             self._next_look = now + LOOK_S
             self._log.reopen_if_moved()
+            if self._status is None:
+                self._listen_again()
 
     def _finish(self) -> int:
         if self._status is None:

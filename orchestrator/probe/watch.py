@@ -95,7 +95,7 @@ class Watch:
         if self._record is not None or self._gone is not None:
             return
         attempt = read_record(os.path.join(self._dir, ATTEMPT_FILE))
-        alive = attempt is None or self._relay_lives(attempt)
+        alive = self._relay_lives(attempt)
         # Read after the relay was looked at: it writes its record before it ends.
         self._record = read_record(os.path.join(self._dir, EXIT_FILE))
         if attempt is not None and bool(attempt.get("detached")) != self._detached:
@@ -108,7 +108,10 @@ class Watch:
             for stream in self._streams.values():
                 stream.more = stream.final = True
 
-    def _relay_lives(self, attempt: Frame) -> bool:
+    def _relay_lives(self, attempt: Frame | None) -> bool:
+        if attempt is None:
+            # Not written yet, unless it was seen: then somebody has removed the folder.
+            return self._relay is None or procfs.lives(*self._relay)
         if not attempt.get("relay_pid"):
             # Left by the shell fallback, which has no relay: only its exit record can end it.
             return True

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -271,3 +272,37 @@ def test_a_disk_that_stays_full_still_gets_its_exit_record(
     assert record["code"] == 0
     assert record["log_bytes"] == len(run.log()) < whole
     assert record["log_bytes"] + sum(gap["size"] for gap in gaps) == whole
+
+
+def test_a_program_that_lets_go_of_its_terminal_lives_on(probe: Driver, a_run: Run):
+    """All three descriptors sent elsewhere, as daemons do: no SIGHUP, and its own exit code."""
+    program = "echo first; exec >/dev/null 2>&1 </dev/null; sleep 1.5; exit 5"
+    probe.call("launch", **a_run.spec("bash", "-c", program))
+    probe.call("watch", **a_run.watch())
+    record = probe.kind("exit")["record"]
+    assert (record["code"], record["signal"]) == (5, None)
+    assert probe.stream(a_run.run) == b"first\r\n"
+
+
+def test_what_is_written_to_a_terminal_opened_again_is_kept(probe: Driver, a_run: Run):
+    """A program that closed its terminal and opens it by name is heard again, to its last byte."""
+    program = (
+        "T=$(tty); echo first; exec >/dev/null 2>&1 </dev/null; sleep 0.5; "
+        "seq 1 20000 >$T; sleep 0.2; echo last >$T"
+    )
+    probe.call("launch", **a_run.spec("bash", "-c", program))
+    probe.call("watch", **a_run.watch())
+    assert probe.kind("exit")["record"]["code"] == 0
+    count = b"".join(b"%d\r\n" % number for number in range(1, 20001))
+    assert probe.stream(a_run.run) == b"first\r\n" + count + b"last\r\n"
+
+
+def test_a_run_whose_folder_was_removed_is_gone(probe: Driver, a_run: Run):
+    """Nothing is left that could say how it ended, and the watch does not wait for ever."""
+    probe.call("launch", **a_run.spec("sh", "-c", "echo up; read line"))
+    probe.call("watch", **a_run.watch())
+    probe.until_stream(a_run.run, lambda log: b"up" in log)
+    record = attempt_record(a_run)
+    shutil.rmtree(a_run.attempt())
+    os.kill(record["pid"], signal.SIGKILL)
+    assert probe.kind("gone", watch=a_run.run)["reason"] == "relay_ended"
