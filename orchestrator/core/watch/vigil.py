@@ -132,7 +132,7 @@ class Vigil:
         phase = values.get("phase")
         self.phase = phase if isinstance(phase, str) else self.phase
         step = values.get("step")
-        if isinstance(step, int | float) and not isinstance(step, bool):
+        if isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step):
             self._has_steps = True
             self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
         self._weigh_loss(values.get("loss"), step)

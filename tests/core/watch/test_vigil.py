@@ -265,3 +265,13 @@ def test_steps_told_every_hundred_count_each():
     for number, at in enumerate(times):
         pace.step(number * 100, at, None)
     assert pace.usual_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("step", [math.nan, math.inf, -math.inf])
+def test_a_step_that_is_no_number_is_passed_over(step: float):
+    """JSON as Python writes it may hold NaN; the steps after it are counted as ever."""
+    watch = vigil(start_within_s=10.0)
+    watch.numbers({"step": step}, START + 1, told_at=START + 1)
+    silence = watch.silence(START + 11)
+    assert silence is not None
+    assert silence.text.startswith("no step")
