@@ -5,11 +5,15 @@ Owns what is kept of an adoption, so that a daemon that starts anew finds the sa
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
 from orchestrator.core.adhoc import find_target
+from orchestrator.core.contract import NO_RESTART_EXIT_CODE
 from orchestrator.core.model import Adoption, Inventory, Job, RestartPolicy, Run, Target
 from orchestrator.store.store import Store
+
+_REMOVED = "echo 'orch: the job was taken out of the inventory before this attempt began'"
 
 
 def job_for(said: Mapping[str, Any], inventory: Inventory, target: Target | None = None) -> Job:
@@ -40,11 +44,29 @@ async def keep(store: Store, run: Run, said: Mapping[str, Any]) -> None:
 
 
 async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
-    """The job of a stored run, adopted or not; None where the inventory no longer has it."""
+    """The job of a stored run, adopted or not; None where its target is no longer known.
+
+    A job that was taken out of the inventory leaves its run to be watched and stopped all the
+    same; it is not launched again.
+    """
     said = await store.values.get(_key(run))
     if said is not None:
         return job_for(said, inventory)
-    return inventory.jobs.get(run.job)
+    job, target = inventory.jobs.get(run.job), inventory.targets.get(run.target)
+    if job is not None and any(one.name == run.target for one in job.targets):
+        return job
+    if target is None:
+        return None
+    if job is not None:
+        # The job goes elsewhere now; this run is where it was started, and is not there.
+        return replace(job, targets=(target,))
+    return Job(
+        name=run.job,
+        targets=(target,),
+        command=("sh", "-c", f"{_REMOVED}; exit {NO_RESTART_EXIT_CODE}"),
+        workdir=str(PurePosixPath(run.directory).parent.parent),
+        session=run.session,
+    )
 
 
 def _key(run: Run) -> str:

@@ -5,6 +5,7 @@ not know of runs.
 """
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -77,10 +78,14 @@ class Fleet:
             if seen is not None:
                 # It would fight the new one for the target: both have our key.
                 self._leaving.append(asyncio.create_task(_leave(seen)))
-            link = Link(target, self._pool.transport(target), self._clock, self._key)
+            link = Link(target, self._pool.transport(target), self._clock, self._key_of(target))
             seen = self._seen[target.name] = self._meet(target, link)
             self._changed(target.name)
         return seen.link
+
+    def _key_of(self, target: Target) -> str:
+        """Two targets may be one place (another tmux socket), and must not evict each other."""
+        return f"{self._key}.{hashlib.sha256(target.name.encode()).hexdigest()[:8]}"
 
     def machine(self, target: Target) -> Machine:
         """The host of a target, or the target itself where it is one."""

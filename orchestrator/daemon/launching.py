@@ -69,7 +69,8 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         draft = _draft(parts, job, release, request)
         link = parts.fleet.link(job.target)
         good = await _last_good(parts, job)
-        checks = await preflight(link, job, draft, release, now=parts.clock.now(), good=good)
+        asked = _replacing(job) if request.replace else job
+        checks = await preflight(link, asked, draft, release, now=parts.clock.now(), good=good)
         yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
@@ -157,6 +158,11 @@ async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
     for other in await parts.store.runs.list(job=job.name, live=True):
         yield {"kind": "stopping", "run": await parts.crew.view(other.id)}
         yield {**await _stopped(parts, other, DEFAULT_GRACE_S), "kind": "ended"}
+
+
+def _replacing(job: Job) -> Job:
+    """What earlier runs left is ended as well: a run may end and leave processes behind."""
+    return replace(job, preflight=replace(job.preflight, stale_processes="stop"))
 
 
 async def _last_good(parts: Parts, job: Job) -> LastGood | None:

@@ -36,9 +36,11 @@ def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
     inventory = InventoryFile(location.inventory)
-    _make_folders(location)
+    with _writing(location):
+        _make_folders(location)
     with _only_one(location):
-        logs.set_up(location.log)
+        with _writing(location):
+            logs.set_up(location.log)
         asyncio.run(_serve(location, inventory, listen))
     return 0
 
@@ -56,9 +58,23 @@ def _make_folders(location: Location) -> None:
 
 
 @contextmanager
+def _writing(location: Location) -> Iterator[None]:
+    """A full disk, or a folder that may not be written, is said as such."""
+    try:
+        yield
+    except OSError as exc:
+        raise DaemonError(
+            f"The daemon could not write to {exc.filename or location.state_folder}: "
+            f"{exc.strerror}.",
+            remedy="Free space there, or set XDG_STATE_HOME to a folder that you can write to.",
+        ) from exc
+
+
+@contextmanager
 def _only_one(location: Location) -> Iterator[None]:
     """Hold the inventory's lock; it goes with our life, however that ends."""
-    fd = os.open(location.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _writing(location):
+        fd = os.open(location.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +83,8 @@ def _only_one(location: Location) -> Iterator[None]:
                 f"A daemon for {location.inventory} is running already.",
                 remedy="`orch daemon status` shows it.",
             ) from exc
-        write_note(location, os.getpid())
+        with _writing(location):
+            write_note(location, os.getpid())
         yield
     finally:
         os.close(fd)
