@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from orchestrator.core.detect.classify import Classifier
-from orchestrator.core.detect.prefilter import Prefilter
+from orchestrator.core.detect.classify import GENERIC, Classifier
+from orchestrator.core.detect.prefilter import Prefilter, Rarities
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.signatures import Signature, load
 from orchestrator.core.detect.unfold import unfold
@@ -47,6 +47,14 @@ class Engine:
         signatures = (*rules, *load())
         self._classifier = Classifier(signatures, app_roots)
         self._prefilter = Prefilter(tuple(p for item in signatures for p in item.lines))
+        self._rarities = Rarities(
+            tuple(
+                pattern
+                for item in signatures
+                if item.id != GENERIC
+                for pattern in (*item.lines, *item.says)
+            )
+        )
         self._signatures = signatures
         self._weaver = Weaver()
         self._unwrapper = Unwrapper()
@@ -58,6 +66,8 @@ class Engine:
         self._watch = FIRST_LINES
         self._tail = b""
         self._first: list[Sighting] = []
+        self._known: set[str] = set()
+        """Signatures among them: the first of each is kept however many others there are."""
         self._last: deque[Sighting] = deque(maxlen=KEEP_SIGHTINGS)
         self._said: list[Spoken] = []
         self._said_last: deque[Spoken] = deque(maxlen=KEEP_LINES)
@@ -121,18 +131,32 @@ class Engine:
     # --- the walk ---------------------------------------------------------------------------------
 
     def _slab(self, data: bytes) -> list[Finding]:
-        """Reads whole lines; of a slab in a flood of stacks only the beginning and the end."""
+        """Reads whole lines; of a slab in a flood of stacks its two ends and what is rare in it."""
         if not self._flooded or len(data) < SLAB_BYTES:
             return self._stretch(data)
         first = data.find(b"\n", FLOOD_PART_BYTES // 8) + 1 or len(data)
         last = max(first, data.rfind(b"\n", first, len(data) - FLOOD_PART_BYTES) + 1)
-        found = self._stretch(data[:first])
+        found, read = self._stretch(data[:first]), first
+        for end in self._rarities.ends(data[first:last]):
+            start = data.rfind(b"\n", first, max(first, first + end - FLOOD_PART_BYTES)) + 1
+            start = max(read, start or first)
+            stop = data.find(b"\n", first + end + FLOOD_PART_BYTES // 4, last) + 1 or last
+            if stop > read:
+                found += self._skip(data, read, start) + self._stretch(data[start:stop])
+                read = stop
+        return found + self._skip(data, read, last) + self._stretch(data[last:])
+
+    def _skip(self, data: bytes, start: int, stop: int) -> list[Finding]:
+        """Passes over whole lines unread."""
+        if start >= stop:
+            return []
+        found: list[Finding] = []
         for line in self._unwrapper.flush():
             found += self._read(line)
         found += [self._note(reading) for reading in self._weaver.finish()]
-        self._number += data.count(b"\n", first, last)
-        self._offset += last - first
-        return found + self._stretch(data[last:])
+        self._number += data.count(b"\n", start, stop)
+        self._offset += stop - start
+        return found
 
     def _stretch(self, data: bytes) -> list[Finding]:
         """Reads the lines that a pattern names, and those that follow while something is open."""
@@ -227,7 +251,9 @@ class Engine:
     def _keep(self, sighting: Sighting) -> None:
         self._watch = max(self._watch, WATCH_LINES)
         self._num_noted += 1
-        if len(self._first) < KEEP_SIGHTINGS:
+        new = sighting.finding.signature not in self._known
+        if len(self._first) < KEEP_SIGHTINGS or new:
+            self._known.add(sighting.finding.signature)
             self._first.append(sighting)
         else:
             self._last.append(sighting)

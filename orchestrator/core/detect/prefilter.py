@@ -5,6 +5,7 @@ it names may still be nothing.
 """
 
 import re
+from collections import Counter
 from functools import lru_cache
 
 import hyperscan
@@ -28,20 +29,19 @@ STRUCTURE = (
     r"was never retrieved",
 )
 """What begins a block, whatever it says."""
+FEW_TIMES = 3
 _BOUNDED = re.compile(r"\.\{0,\d+\}\??")
 
 
 @lru_cache(maxsize=8)
-def _compiled(patterns: tuple[str, ...]) -> hyperscan.Database:
+def _compiled(patterns: tuple[str, ...], flag: int = 0) -> hyperscan.Database:
     """The database of these patterns; half a second for a few hundred, hence kept."""
     # A bounded gap costs the compiler a state for each of its bytes; an unbounded one costs none
     # and only names more lines.
     # A pattern's beginning of a line is the beginning behind a prefix, which is not known here.
-    expressions = [
-        _BOUNDED.sub(".*", item).removeprefix("^").encode() for item in (*STRUCTURE, *patterns)
-    ]
+    expressions = [_BOUNDED.sub(".*", item).removeprefix("^").encode() for item in patterns]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    flags = hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_PREFILTER
+    flags = hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_PREFILTER | flag
     database.compile(
         expressions=expressions,
         ids=list(range(len(expressions))),
@@ -55,7 +55,7 @@ class Prefilter:
     """A scanner over a shared database with a working memory of its own."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
-        self._database = _compiled(patterns)
+        self._database = _compiled((*STRUCTURE, *patterns))
         self._scratch = hyperscan.Scratch(self._database)
 
     def ends(self, chunk: bytes) -> list[int]:
@@ -65,6 +65,27 @@ class Prefilter:
             chunk, match_event_handler=_collect, context=found, scratch=self._scratch
         )
         return found
+
+
+class Rarities:
+    """Finds in a flood of stacks what was seldom seen before: one place for each pattern a chunk."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = patterns
+        self._seen: Counter[int] = Counter()
+
+    def ends(self, chunk: bytes) -> list[int]:
+        """Where the first match of each pattern ends that was not yet found in a few chunks."""
+        database = _compiled(self._patterns, hyperscan.HS_FLAG_SINGLEMATCH)
+        found: list[tuple[int, int]] = []
+        database.scan(chunk, match_event_handler=_collect_ids, context=found)
+        rare = [(item, end) for item, end in found if self._seen[item] < FEW_TIMES]
+        self._seen.update(item for item, _ in found)
+        return sorted(end for _, end in rare)
+
+
+def _collect_ids(number: int, _start: int, end: int, _flags: int, found: object) -> None:
+    found.append((number, end))  # type: ignore[attr-defined]  # as below
 
 
 def _collect(_id: int, _start: int, end: int, _flags: int, found: object) -> None:

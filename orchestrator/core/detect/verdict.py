@@ -400,15 +400,20 @@ class _Court:
         return Outcome.CRASHED
 
     def _findings(self, root: Sighting, fatal: Sequence[Sighting]) -> tuple[Finding, ...]:
-        return tuple(
-            replace(item.finding, role=_role(item, root, fatal))
-            for item in self._sightings[:MAX_FINDINGS]
-        )
+        return tuple(replace(item.finding, role=_role(item, root, fatal)) for item in self._shown())
+
+    def _shown(self) -> Sequence[Sighting]:
+        """The first findings, and behind them the first of every signature not among those."""
+        shown = self._sightings[:MAX_FINDINGS]
+        known = {item.finding.signature for item in shown}
+        for item in self._sightings[MAX_FINDINGS:]:
+            if item.finding.signature not in known:
+                known.add(item.finding.signature)
+                shown.append(item)
+        return shown
 
     def _fine(self, certainty: Certainty, reason: str) -> Verdict:
-        findings = tuple(
-            replace(item.finding, role=Role.DIAGNOSTIC) for item in self._sightings[:MAX_FINDINGS]
-        )
+        findings = tuple(replace(item.finding, role=Role.DIAGNOSTIC) for item in self._shown())
         return Verdict(
             verdict=Outcome.OK,
             crash=False,

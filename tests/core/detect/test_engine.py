@@ -155,16 +155,27 @@ def test_document_has_the_keys_of_the_contract() -> None:
 
 
 def test_memory_stays_bounded_on_a_log_of_stacks() -> None:
-    """Many megabytes of tracebacks leave no more behind than a few thousand lines."""
+    """Behind the first megabytes of tracebacks many more leave next to nothing behind."""
     engine = Engine()
-    engine.feed(CRASH)
-    tracemalloc.start()
     for _ in range(3):
+        engine.feed(CRASH * 8000)
+    tracemalloc.start()
+    for _ in range(6):
         engine.feed(CRASH * 8000)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert used < 30_000_000
+    assert used < 6_000_000
     assert engine.close().signature == "python_error"
+
+
+def test_rare_failure_in_a_flood_is_found() -> None:
+    """One failure of another kind in the middle of megabytes of stacks is among the findings."""
+    rare = CRASH.replace(b"KeyError: 'labels'", b"torch.OutOfMemoryError: CUDA out of memory.")
+    engine = Engine()
+    for _ in range(2):
+        engine.feed(CRASH * 8000)
+    engine.feed(CRASH * 8000 + rare + CRASH * 8000)
+    assert "cuda_oom" in {item.signature for item in engine.close().findings}
 
 
 def test_line_without_an_end_does_not_grow() -> None:

@@ -91,7 +91,7 @@ def behind_a_bar(lines: Lines) -> Lines:
 def long_healthy(lines: Lines) -> Lines:
     """Much ordinary output comes first."""
     return [
-        f"step {i} | loss 2.{i % 999:03d} | errors: 0 | 12034 tok/s" for i in range(3000)
+        f"step {i} | loss 2.{i % 999:03d} | errors: 0 | 12034 tok/s" for i in range(1200)
     ] + lines
 
 
