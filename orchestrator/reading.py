@@ -5,6 +5,7 @@ program tells of itself. It must not decide anything: findings and ends are hand
 """
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from orchestrator.clock import Clock, with_pauses
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
+from orchestrator.core.errors import StoreError
 from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
@@ -29,6 +31,11 @@ from orchestrator.store.store import Store
 QUIET_S = 0.25
 REPLAY_BYTES = 64 * 1024 * 1024
 PERSIST_EVERY_S = 2.0
+FULL_DISK_PAUSE_S = 2.0
+NOT_STORED = "output_not_stored"
+"""Key among a run's metrics while its output cannot be stored here: the reason."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -145,11 +152,14 @@ class Reader:
     async def persist(self) -> None:
         """Keep the tally in the store."""
         self._persisted_at = self._clock.monotonic()
-        await self._store.runs.update(self._run.id, **self.tally.to_json())
+        try:
+            await self._store.runs.update(self._run.id, **self.tally.to_json())
+        except StoreError as error:
+            # The newest values are kept again in a moment; what was printed matters more.
+            logger.warning("tally.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
-        run, attempt = self._run.id, self._run.attempt
-        fresh = self._store.logs.append(run, attempt, event.offset, event.data, event.at).fresh
+        fresh = await self._kept(event)
         findings = self._engine.feed(fresh, event.at)
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())
@@ -158,6 +168,25 @@ class Reader:
         await self._persist_now_and_then()
         self.changed()
         return findings
+
+    async def _kept(self, event: LogBytes) -> bytes:
+        """What is new of the bytes, once it is stored; a full disk here is waited for.
+
+        Nothing is acknowledged meanwhile, so that the target keeps what cannot be stored yet.
+        """
+        run, attempt = self._run.id, self._run.attempt
+        while True:
+            try:
+                kept = self._store.logs.append(run, attempt, event.offset, event.data, event.at)
+            except StoreError as error:
+                if self.tally.metrics.get(NOT_STORED) is None:
+                    logger.exception("log.not_stored", extra={"run": run})
+                self.tally.metrics[NOT_STORED] = str(error)
+                self.changed()
+                await self._clock.sleep(FULL_DISK_PAUSE_S)
+            else:
+                self.tally.metrics.pop(NOT_STORED, None)
+                return kept.fresh
 
     def _match(self, fresh: bytes) -> None:
         assert self._patterns is not None

@@ -180,7 +180,7 @@ class Server:
 
     async def _snapshot(self, request: web.Request) -> web.Response:
         since = request.query.get("since")
-        if since is not None and not since.isdigit():
+        if since is not None and not (since.isascii() and since.isdigit()):
             raise UsageError(f"since={since}: a cursor is a whole number.")
         return web.json_response(
             await self._backend.snapshot(int(since) if since is not None else None)

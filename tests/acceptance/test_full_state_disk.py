@@ -1,0 +1,53 @@
+"""The daemon's own disk fills while a run prints: it waits, says so, and loses nothing."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import PLAYED, MakeOrch, local_job
+
+LINES = 120_000
+PROGRAM = f"for i in range({LINES}):\n    print('line', i, 'x' * 100)\n"
+
+
+@pytest.fixture
+def small_disk(short_folder: Path) -> Iterator[Path]:
+    """A disk of 6 MB that can be made larger."""
+    disk = short_folder / "d"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=6m", "orch-test", str(disk)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must be able to mount a tmpfs: {made.stderr}")
+        pytest.skip(f"no tmpfs can be mounted here: {made.stderr}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_here_is_waited_for(
+    make_orch: MakeOrch, short_folder: Path, small_disk: Path
+) -> None:
+    """While the disk is full the run says so; with space again every line is stored, once."""
+    package = short_folder / "pkg"
+    package.mkdir()
+    (package / "many.py").write_text(PROGRAM)
+    inventory = local_job(short_folder, "python3 many.py").replace(str(PLAYED), str(package))
+    made = make_orch(inventory)
+    orch = replace(made, env={**made.env, "XDG_STATE_HOME": str(small_disk)})
+    try:
+        run = orch.json("run", "--detach")["run"]
+        orch.until(lambda: "output_not_stored" in orch.json("show", run)["metrics"], 60)
+        assert orch.json("show", run)["state"] == "running"
+        grow = ["mount", "-o", "remount,size=64m", str(small_disk)]
+        subprocess.run(grow, check=True)
+        orch("wait", run, "--timeout", "90", timeout_s=120)
+        lines = orch("logs", run, "--raw", timeout_s=90).stdout.splitlines()
+        assert [line.split()[1] for line in lines] == [str(i) for i in range(LINES)]
+        assert "output_not_stored" not in orch.json("show", run)["metrics"]
+    finally:
+        orch("daemon", "stop", check=None)
