@@ -109,13 +109,20 @@ class Answers:
         return documents
 
 
-def check_unused(mask_token: int, documents: Sequence[Document]) -> None:
-    """Raise CorpusError where the drafter's mask token is a word of the corpus."""
-    if any(mask_token in document.tokens for document in documents):
+def without_token(mask_token: int, documents: Sequence[Document]) -> list[Document]:
+    """The documents whose answers do not hold the drafter's mask token.
+
+    Sampling may draw an unused row once in a great while. Raises CorpusError where a prompt
+    holds it, since then it is a word, or where nothing is left.
+    """
+    kept = [document for document in documents if mask_token not in document.tokens]
+    asked = any(mask_token in document.tokens[: document.prompt] for document in documents)
+    if asked or not kept:
         raise CorpusError(
-            f"drafter.mask_token: {mask_token} occurs in the corpus or in an answer; name a row "
-            "of the embedding that no text uses"
+            f"drafter.mask_token: {mask_token} occurs in the corpus; name a row of the embedding "
+            "that no text uses"
         )
+    return kept
 
 
 def _prompts(target: Target, config: CorpusConfig, *, held_out: bool, seed: int) -> list[list[int]]:

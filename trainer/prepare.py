@@ -13,7 +13,7 @@ from trainer import attempt
 from trainer.attempt import Start, StopFlag
 from trainer.batches import Batches
 from trainer.config import Config, ConfigError
-from trainer.corpus import Answers, Document, check_unused
+from trainer.corpus import Answers, Document, without_token
 from trainer.crew import Crew
 from trainer.drafter import Drafter, new_drafter, start_compilers
 from trainer.feed import Feed, OwnFeed, RingFeed, Server
@@ -61,7 +61,7 @@ def prepare(
     log.record("data", 0)
     log.say("phase data: answers of the target")
     documents, held_out = _documents(config, start, crew, target, stop)
-    check_unused(mask, documents + held_out)
+    documents, held_out = without_token(mask, documents), without_token(mask, held_out)
     drafter = _drafter(config, crew, target, len(layers), device, dtype)
     if backend != "off" and not crew.serves:
         drafter.compile_layers(backend)

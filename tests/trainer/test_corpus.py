@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.trainer.conftest import made
 from trainer.config import CorpusConfig
-from trainer.corpus import LOOP_LENGTH, Answers, Document, end_answer, loop_start
+from trainer.corpus import LOOP_LENGTH, Answers, Document, end_answer, loop_start, without_token
 from trainer.packing import RowOrder
 from trainer.targets import END, load_target
+from trainer.textfiles import CorpusError
 
 CONFIG = CorpusConfig(
     samples=6, eval_samples=2, prompt_tokens=16, answer_tokens=20, row_tokens=100, anchors=4,
@@ -71,3 +73,14 @@ def test_any_batch_can_be_asked_for_at_once() -> None:
     late = RowOrder(documents(), CONFIG, seed=1).batch(25, 3)
     assert torch.equal(late.tokens_BS, torch.cat(wanted[25:28]))
     assert late.supervised_BS.any(dim=1).all()
+
+
+def test_the_mask_token_is_no_word_of_the_corpus() -> None:
+    """An answer that drew it is left out; a prompt that holds it is an error."""
+    clean = Document(tokens=(1, 2, 3, 4), prompt=2, looped=False)
+    drawn = Document(tokens=(1, 2, 9, 4), prompt=2, looped=False)
+    asked = Document(tokens=(9, 2, 3, 4), prompt=2, looped=False)
+    assert without_token(9, [clean, drawn, clean]) == [clean, clean]
+    for documents in ([clean, asked], [drawn]):
+        with pytest.raises(CorpusError, match=r"drafter\.mask_token: 9 occurs in the corpus"):
+            without_token(9, documents)
