@@ -4,6 +4,7 @@ Owns the walk over the bytes: lines that no pattern names are counted and forgot
 others it cleans, weaves and classifies. Memory is bounded whatever the input.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -35,6 +36,8 @@ FLOOD_NOTES = 1000
 FLOOD_SLAB_BYTES = 4 << 20
 FLOOD_PART_BYTES = 4 << 10
 """What is read of a slab's end in a flood; of its beginning an eighth of it."""
+_SLOW = re.compile(r"[.\])wdsS}][*+{]|\(\?i|\|\$|^\^|\$$")
+"""Patterns with gaps and repeats: too slow to look for in a flood."""
 KEEP_SIGHTINGS = 400
 KEEP_LINES = 3000
 MAX_SAID_CHARS = 2000
@@ -53,6 +56,7 @@ class Engine:
                 for item in signatures
                 if item.id != GENERIC
                 for pattern in (*item.lines, *item.says)
+                if not _SLOW.search(pattern)
             )
         )
         self._signatures = signatures
