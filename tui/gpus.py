@@ -111,9 +111,14 @@ def where_of(target: TargetView) -> str:
 def gpu_summary(targets: Iterable[TargetView]) -> list[Cell]:
     """`8 GPUs`, `3 busy`, ...; GPUs of an unreachable target count as unknown."""
     counts = dict.fromkeys(("busy", "idle", "wasted", "unknown"), 0)
-    for target in targets:
+    # Containers of one host show the same GPUs: a GPU is counted once, by who still sees it.
+    words: dict[object, str] = {}
+    for target in sorted(targets, key=lambda one: one["link"] != "unreachable"):
         for gpu in target["gpus"]:
-            counts["unknown" if target["link"] == "unreachable" else gpu_word(gpu)] += 1
+            word = "unknown" if target["link"] == "unreachable" else gpu_word(gpu)
+            words[gpu.get("uuid") or (target["name"], gpu["index"])] = word
+    for word in words.values():
+        counts[word] += 1
     whole = sum(counts.values())
     if not whole:
         return [Cell("no GPUs seen", "muted")]

@@ -99,7 +99,9 @@ class LogView(Widget, can_focus=True):
             return Strip([Segment(text.fit(f" {self.title()}", width), style)], width)
         rows = self.rows
         if y > len(rows):
-            said = self.empty if y == 1 and not rows else ""
+            filtered = self.reading.level and self.reading.window.lines
+            said = "No line of this level." if filtered else self.empty
+            said = said if y == 1 and not rows else ""
             style = self.rich_style + kind_style(self, "muted")
             return Strip([Segment(text.fit(f" {said}", width), style)], width)
         return self._line(rows[y - 1], width)
