@@ -20,7 +20,7 @@ from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Incident, Job, Release, Run
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
-from orchestrator.launch.preflight import preflight, require
+from orchestrator.launch.preflight import preflight, refusal, require
 from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import collect
@@ -129,7 +129,9 @@ class Actor:
                 delay_s = min(2 * delay_s, RETRY_MOST_S)
             except OrchError as error:
                 logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
-                if action.kind is ActionKind.LAUNCH or isinstance(error, PreflightRefused):
+                if isinstance(error, PreflightRefused):
+                    return LaunchFailed(text=refusal(error.checks))
+                if action.kind is ActionKind.LAUNCH:
                     return LaunchFailed(text=str(error))
                 if action.kind is ActionKind.STOP:
                     return StopDone()

@@ -175,6 +175,8 @@ class DaemonView(TypedDict):
     inventory_error: NotRequired[str | None]
     state_folder: NotRequired[str]
     started_at: NotRequired[float]
+    outdated: NotRequired[bool]
+    """The package on the disk has changed since the daemon began."""
     needs: NotRequired[list[str]]
     """Names of variables that the inventory wants and the daemon has no value for."""
     wants: NotRequired[list[str]]

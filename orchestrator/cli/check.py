@@ -18,7 +18,12 @@ def doctor(options: argparse.Namespace) -> int:
         output.print_json(found)
     else:
         output.say(*check_lines(found["checks"]))
-    return CRITICAL if any(not one["ok"] and one["critical"] for one in found["checks"]) else 0
+    return CRITICAL if any(map(refuses, found["checks"])) else 0
+
+
+def refuses(check: Mapping[str, Any]) -> bool:
+    """Whether a check failed that must not."""
+    return not check["ok"] and bool(check["critical"])
 
 
 def check_lines(checks: list[dict[str, object]]) -> list[str]:

@@ -8,7 +8,7 @@ import time
 from orchestrator.api.client import Client
 from orchestrator.api.location import all_notes, daemon_socket
 from orchestrator.cli import output
-from orchestrator.cli.reach import location_of, running_client
+from orchestrator.cli.reach import location_of, running_client, warn_if_outdated
 from orchestrator.cli.reach import start as start_daemon
 from orchestrator.core.errors import DaemonError, NoDaemon, OrchError
 
@@ -97,6 +97,7 @@ def _print(view: dict[str, object], options: argparse.Namespace) -> int:
         output.say(f"no daemon runs; `orch daemon start` starts one at {view['socket']}")
     else:
         output.say(*_lines(view))
+        warn_if_outdated(view)
     return 0 if view["running"] else 1
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
-from orchestrator.cli.check import check_lines
+from orchestrator.cli.check import check_lines, refuses
 from orchestrator.cli.follow import Follower, screen_for, summary_lines, watch
 from orchestrator.cli.leaving import Leaving
 from orchestrator.cli.main import INTERRUPTED
-from orchestrator.cli.reach import connect
+from orchestrator.cli.reach import connect, warn_if_outdated
 from orchestrator.cli.ship import DeployNews
 from orchestrator.cli.status import ENDS
 from orchestrator.cli.stop import stopped_text
@@ -19,6 +19,7 @@ from orchestrator.core.errors import DaemonError
 def run(options: argparse.Namespace) -> int:
     """Launch a job and follow it; the exit code is the run's: 0, 100, or 103."""
     client = connect(options)
+    warn_if_outdated(client.get("/v1/daemon"))
     with Leaving() as leaving:
         try:
             launched = _launch(client, options, leaving)
@@ -86,7 +87,9 @@ def _show(message: dict[str, Any], options: argparse.Namespace) -> None:
     elif options.json:
         return
     elif message["kind"] == "preflight":
-        output.say("preflight", *(f"  {line}" for line in check_lines(message["checks"])))
+        # What refuses is said once, with the refusal.
+        said = [one for one in message["checks"] if options.force or not refuses(one)]
+        output.say("preflight", *(f"  {line}" for line in check_lines(said)))
     elif message["kind"] == "ended":
         output.say(stopped_text(message))
 

@@ -63,16 +63,17 @@ def lines_of(error: OrchError) -> list[str]:
     """An error as lines; faults of an inventory stand alone, so that an editor can jump to them."""
     if isinstance(error, StartFailed) and error.words:
         return error.words.splitlines()
+    from orchestrator.cli.check import check_lines
+
     problems: tuple[object, ...] = ()
     refused: list[Mapping[str, Any]] = []
     if isinstance(error, InventoryError | ApiError):
         problems = error.problems
     if isinstance(error, PreflightRefused):
-        refused = [asdict(check) for check in error.checks if not check.ok]
+        refused = [asdict(one) for one in error.checks if not one.ok and one.critical]
     if isinstance(error, ApiError):
-        refused = [check for check in error.checks if not check.get("ok")]
+        refused = [one for one in error.checks if not one["ok"] and one["critical"]]
     if problems:
         count = "one fault" if len(problems) == 1 else f"{len(problems)} faults"
         return [*map(str, problems), f"orch: the inventory has {count}; nothing was touched"]
-    said = [f"  {check['text']} {check.get('remedy') or ''}".rstrip() for check in refused]
-    return [f"orch: {error}", *said]
+    return [*(check_lines([dict(check) for check in refused])), f"orch: {error}"]

@@ -8,10 +8,13 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.api.location import Location, daemon_socket, find_inventory, locate
+from orchestrator.cli import output
 from orchestrator.core.errors import DaemonError, NoDaemon, OrchError
 
 START_DEADLINE_S = 30.0
@@ -50,6 +53,15 @@ def connect(options: argparse.Namespace) -> Client:
         return running_client(location)
     except NoDaemon:
         return start(location)
+
+
+def warn_if_outdated(daemon: Mapping[str, Any]) -> None:
+    """Say of a daemon (a DaemonView) that it runs other code than this command."""
+    if daemon.get("outdated"):
+        output.note(
+            "warning: the daemon runs older code than is installed; `orch daemon stop`, "
+            "then any command starts the new one; runs go on"
+        )
 
 
 def start(location: Location) -> Client:

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
-from orchestrator.cli.reach import connect
+from orchestrator.cli.reach import connect, warn_if_outdated
 
 MAX_PATHS = 12
 
@@ -16,7 +16,9 @@ def deploy(options: argparse.Namespace) -> int:
     """Ship the jobs' packages; prints plan, progress and result. Never asks."""
     news = DeployNews(quiet=options.json)
     body = {"jobs": options.jobs, "dry_run": options.dry_run}
-    for message in connect(options).stream("POST", "/v1/deploy", body):
+    client = connect(options)
+    warn_if_outdated(client.get("/v1/daemon"))
+    for message in client.stream("POST", "/v1/deploy", body):
         news.show(message)
     if options.json:
         output.print_json({"plans": news.plans, "deployed": news.deployed})

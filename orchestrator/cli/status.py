@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.api.client import ANSWER_TIMEOUT_S, Client, quoted
 from orchestrator.cli import output
-from orchestrator.cli.reach import connect
+from orchestrator.cli.reach import connect, warn_if_outdated
 from orchestrator.cli.verdict import verdict_lines
 from orchestrator.core.errors import UsageError
 
@@ -37,6 +37,7 @@ def _print_snapshot(snapshot: Mapping[str, Any], options: argparse.Namespace) ->
         output.print_json_line(snapshot) if options.watch else output.print_json(snapshot)
         return
     daemon, moment = snapshot["daemon"], snapshot["at"]
+    warn_if_outdated(daemon)
     output.say(f"daemon {daemon['pid']}, inventory {daemon.get('inventory', '-')}")
     if daemon.get("inventory_error"):
         output.say("The inventory on disk is not used, it has faults:", daemon["inventory_error"])
@@ -47,7 +48,8 @@ def _print_snapshot(snapshot: Mapping[str, Any], options: argparse.Namespace) ->
     _section(RUN_HEADS, [run_row(run, moment) for run in _worth_showing(snapshot["runs"])])
     incidents = [i for i in snapshot["incidents"] if i["state"] != "resolved"]
     _section("INCIDENT RUN SEVERITY STATE TITLE", [_incident_row(i) for i in incidents])
-    output.say(f"cursor {snapshot['cursor']}")
+    if options.since is not None:
+        output.say(f"cursor {snapshot['cursor']}")
 
 
 def _worth_showing(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -173,7 +175,8 @@ def wait(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        reason = "" if said["reason"] in {"", run["state"]} else f": {said['reason']}"
+        known = {"", run["state"], f"the run is {run['state']}"}
+        reason = "" if said["reason"] in known else f": {said['reason']}"
         output.say(f"{run['id']} {run['state']}{reason}")
     return _wait_code(options.until, reached=said["reached"], state=run["state"])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
-from orchestrator.cli.check import check_lines
+from orchestrator.cli.check import check_lines, refuses
 from orchestrator.cli.main import INTERRUPTED
 from orchestrator.cli.reach import connect
 from orchestrator.cli.ship import DeployNews
@@ -105,7 +105,7 @@ def _show(message: Message) -> None:
         case "warning":
             output.note(f"warning: {message['text']}")
         case "preflight":
-            bad = [one for one in message["checks"] if not one["ok"]]
+            bad = [one for one in message["checks"] if not one["ok"] and not refuses(one)]
             output.say(*check_lines(bad))
         case "trial":
             output.say(_trial_text(message))

@@ -70,7 +70,9 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         link = parts.fleet.link(job.target)
         good = await _last_good(parts, job)
         asked = _replacing(job) if request.replace else job
-        checks = await preflight(link, asked, draft, release, now=parts.clock.now(), good=good)
+        now = parts.clock.now()
+        live = tuple(run.id for run in await parts.store.runs.list(job=job.name, live=True))
+        checks = await preflight(link, asked, draft, release, now=now, good=good, live=live)
         yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:

@@ -15,6 +15,7 @@ from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
@@ -54,7 +55,9 @@ class Parts:
     fleet: Fleet
     environment: Environment
     outbox: Outbox
+    rack: Rack
     crew: Crew
+    code: InstalledCode
     started_at: float
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     packages: Packages
@@ -121,7 +124,9 @@ class Parts:
                 fleet=fleet,
                 environment=environment,
                 outbox=outbox,
+                rack=rack,
                 crew=crew,
+                code=InstalledCode(Path(__file__).parents[1], clock),
                 packages=Packages.of(location.state_folder),
                 started_at=clock.now(),
             )

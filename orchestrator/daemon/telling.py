@@ -48,6 +48,7 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         inventory_error=parts.file.error,
         state_folder=str(parts.location.state_folder),
         started_at=parts.started_at,
+        outdated=parts.code.outdated(),
         needs=parts.needs(),
         wants=wanted_names(inventory),
         sinks=sinks,
@@ -83,7 +84,8 @@ async def releases(parts: Parts, query: Mapping[str, str]) -> Message:
 
 
 async def alert_test(parts: Parts, sink: str | None) -> Message:
-    """POST /v1/alert-test: one test alert to a sink, or to all."""
+    """POST /v1/alert-test: one test alert to a sink, or to all, as the file says now."""
+    parts.outbox.follow(parts.rack.sinks(parts.file.checked().alerts.sinks))
     known = [status.name for status in await parts.outbox.status() if status.state != "removed"]
     names = [sink] if sink else known
     results = []

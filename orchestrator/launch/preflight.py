@@ -37,14 +37,16 @@ async def preflight(
     *,
     now: float,
     good: LastGood | None = None,
+    live: tuple[str, ...] = (),
 ) -> tuple[Check, ...]:
     """All checks, failed and passed; `now` is the daemon's time, unix seconds.
 
+    The processes of `live` runs are not what earlier runs left, and are never ended here.
     Packages of the job's own list that are not what they were in `good` are warned of.
     Changes nothing on the target, but that `stale_processes: stop` ends what it names.
     """
     answer = await caller.call(
-        "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now)
+        "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now, live)
     )
     checks = tuple(Check(**item) for item in answer["checks"])
     packages = package_checks(job.preflight.packages, answer["versions"])
@@ -52,16 +54,24 @@ async def preflight(
 
 
 def require(checks: tuple[Check, ...]) -> None:
-    """PreflightRefused, with every failed check and its remedy, where a critical one failed."""
-    failed = [check for check in checks if not check.ok and check.critical]
-    if failed:
-        words = "; ".join(
-            f"{check.text}. {check.remedy}" if check.remedy else check.text for check in failed
-        )
-        raise PreflightRefused(f"preflight refused, nothing was launched: {words}", checks=checks)
+    """PreflightRefused, with all checks, where a critical one failed."""
+    if _failed(checks):
+        raise PreflightRefused("preflight refused, nothing was launched", checks=checks)
 
 
-def _wanted(job: Job, run: Run, release: Release | None, now: float) -> dict[str, Any]:
+def refusal(checks: tuple[Check, ...]) -> str:
+    """What failed and its remedies, as sentences."""
+    said = (f"{check.text}. {check.remedy or ''}".rstrip() for check in _failed(checks))
+    return f"Preflight refused the launch: {' '.join(said)}"
+
+
+def _failed(checks: tuple[Check, ...]) -> list[Check]:
+    return [check for check in checks if not check.ok and check.critical]
+
+
+def _wanted(
+    job: Job, run: Run, release: Release | None, now: float, live: tuple[str, ...]
+) -> dict[str, Any]:
     policy = job.preflight
     env = {**job.env, **run.env}
     caches = [env[name] for name in _CACHE_VARIABLES if env.get(name)]
@@ -73,6 +83,7 @@ def _wanted(job: Job, run: Run, release: Release | None, now: float) -> dict[str
             "workdir": job.workdir,
             "uid": run.uid,
             "policy": policy.stale_processes,
+            "live": list(live),
         },
         "gpus": {"idle": policy.gpus_idle},
         "workdir": {"path": job.workdir},

@@ -106,6 +106,10 @@ def _session(wanted: Frame) -> Checks:
 def _leftovers(wanted: Frame, *, may_stop: bool) -> Frame:
     """Processes of earlier runs of the job that nobody watches any more."""
     found = leftovers.of_job(wanted["job"], wanted["workdir"], wanted.get("uid"))
+    alive = [item for item in found if item.run in wanted.get("live", ())]
+    if alive and may_stop:
+        return _still_alive(alive)
+    found = [item for item in found if item not in alive]
     if found and wanted["policy"] == "stop" and may_stop:
         stopped = len(found)
         found = leftovers.stop(found)
@@ -120,6 +124,18 @@ def _leftovers(wanted: Frame, *, may_stop: bool) -> Frame:
         wanted["policy"] == "ignore",
         f"{len(found)} left of earlier runs: {shown}",
         f"Run with --replace, end them (kill {pids}), or say `stale_processes: stop`.",
+    )
+
+
+def _still_alive(found: list[leftovers.Leftover]) -> Frame:
+    """A run goes on although its session is gone: its processes are nobody's leftovers."""
+    runs = ", ".join(sorted({item.run for item in found}))
+    pids = ", ".join(str(item.pid) for item in found)
+    return check(
+        "processes",
+        False,
+        f"{runs} still runs without its tmux session, as {pids}",
+        f"Stop it (orch stop {runs.partition(',')[0]}), or run with --replace.",
     )
 
 

@@ -246,6 +246,7 @@ class CannedBackend:
         """Documents that are given first, one a call."""
         self.raises: dict[str, OrchError] = {}
         self.needs = ["ORCH_WEBHOOK_URL"]
+        self.outdated = False
         self.end_asked = threading.Event()
 
     async def daemon_view(self) -> DaemonView:
@@ -258,6 +259,7 @@ class CannedBackend:
             "state_folder": "/home/me/.local/state/orch/x",
             "needs": [name for name in self.needs if name not in self.accepted],
             "wants": self.needs,
+            "outdated": self.outdated,
             "sinks": [
                 {"name": "ops", "type": "webhook", "state": "unset", "error": None, "pending": 2}
             ],

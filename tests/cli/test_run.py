@@ -102,7 +102,9 @@ def test_refusal_names_each_failed_check_with_its_remedy(canned: CannedBackend, 
     canned.raises["run"] = PreflightRefused("Nothing was launched.", checks=checks)
     ran = orch("run")
     assert ran.code == 1
-    assert ran.err == "orch: Nothing was launched.\n  GPU 3 is busy. orch stop dflash-1\n"
+    assert ran.err == (
+        "FAIL  gpus: GPU 3 is busy.\n      orch stop dflash-1\norch: Nothing was launched.\n"
+    )
 
 
 def test_unreachable_host_is_4(canned: CannedBackend, orch: Orch) -> None:

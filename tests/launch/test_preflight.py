@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.core.errors import Check, PreflightRefused
 from orchestrator.core.model import Host, Job, PreflightPolicy, Run, RunState, Target
-from orchestrator.launch.preflight import LastGood, preflight, require
+from orchestrator.launch.preflight import LastGood, preflight, refusal, require
 from tests.conftest import TmuxCall
 from tests.deploy.caller import NearCaller
 
@@ -71,6 +71,24 @@ async def test_a_healthy_target_passes(job: Job, run: Run, tmux: TmuxCall) -> No
     require(tuple(found.values()))
 
 
+async def test_a_live_run_without_its_session_is_no_leftover(
+    job: Job, run: Run, tmux: TmuxCall
+) -> None:
+    """Its run is named, `kill` is not advised, and `stale_processes: stop` leaves it alone."""
+    folder = f"{job.workdir}/runs/dflash-1.u1"
+    env = {**os.environ, "ORCH_RUN_ID": "dflash-1", "ORCH_RUN_DIR": folder}
+    job = with_policy(job, stale_processes="stop")
+    with subprocess.Popen(["sleep", "100"], env=env) as child:
+        checks = await preflight(NearCaller(), job, run, None, now=time.time(), live=("dflash-1",))
+        found = {check.name: check for check in checks}["processes"]
+        alive = child.poll() is None
+        child.kill()
+    assert alive
+    assert not found.ok
+    assert found.text.startswith("dflash-1 still runs without its tmux session")
+    assert found.remedy == "Stop it (orch stop dflash-1), or run with --replace."
+
+
 async def test_all_that_is_wrong_is_said_at_once(job: Job, run: Run, tmux: TmuxCall) -> None:
     """A foreign session, a full disk, a missing package and a wrong one, each with a remedy."""
     tmux("new-session", "-d", "-s", "dflash", "sleep 100")
@@ -83,7 +101,7 @@ async def test_all_that_is_wrong_is_said_at_once(job: Job, run: Run, tmux: TmuxC
     with pytest.raises(PreflightRefused) as refused:
         require(checks)
     assert refused.value.checks == checks
-    text = str(refused.value)
+    text = refusal(refused.value.checks)
     assert "a tmux session dflash is there, and orch did not start it" in text
     assert "tmux kill-session -t dflash" in text
     assert "1073741824.0 GiB are asked for" in text

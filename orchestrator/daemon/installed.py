@@ -1,0 +1,30 @@
+"""Whether the files that this daemon was started from are still those on the disk.
+
+It looks at the files' times alone, and seldom. It must not load anything anew.
+"""
+
+from pathlib import Path
+
+from orchestrator.clock import Clock
+
+LOOK_EVERY_S = 5.0
+
+
+class InstalledCode:
+    """The package's files as they were when the daemon began."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder, self._clock = folder, clock
+        self._begun_with = self._look()
+        self._outdated, self._looked_at = False, clock.monotonic()
+
+    def outdated(self) -> bool:
+        """Whether a file has changed since, so that the daemon runs older code than is there."""
+        now = self._clock.monotonic()
+        if now - self._looked_at >= LOOK_EVERY_S:
+            self._outdated, self._looked_at = self._look() != self._begun_with, now
+        return self._outdated
+
+    def _look(self) -> tuple[int, int]:
+        times = [path.stat().st_mtime_ns for path in self._folder.rglob("*.py") if path.exists()]
+        return len(times), max(times, default=0)
