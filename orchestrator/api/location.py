@@ -42,6 +42,11 @@ def find_inventory(option: str | None, environ: Mapping[str, str], folder: Path)
             path = folder / Path(said).expanduser()
             if path.is_file():
                 return path
+            if path.is_dir():
+                raise UsageError(
+                    f"{source} names {said}, which is a folder.",
+                    remedy=f"Name the file in it, as in {Path(said) / INVENTORY_NAME}.",
+                )
             raise UsageError(
                 f"{source} names {said}, and there is no such file.",
                 remedy="Give the path of an inventory.yaml.",

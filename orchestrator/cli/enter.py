@@ -8,8 +8,8 @@ from typing import NoReturn
 from orchestrator.api.client import quoted
 from orchestrator.cli.reach import connect, location_of, running_client
 from orchestrator.cli.targets import inventory_of, target_of
-from orchestrator.core.errors import ApiError, NoDaemon, NoSuchRun, UsageError
-from orchestrator.core.model import Target
+from orchestrator.core.errors import ApiError, NoDaemon, NoSuchRun, OrchError, UsageError
+from orchestrator.core.model import ENDS, Target
 from orchestrator.core.runtimes import attach_argv
 
 
@@ -40,6 +40,11 @@ def _session(options: argparse.Namespace) -> tuple[Target, str]:
             raise
         job = inventory.jobs[options.run]
         return job.target, job.session
+    if run["detached"] and run["state"] not in ENDS:
+        raise OrchError(
+            f"{run['id']} is alive, and its tmux session {run['session']} is gone.",
+            remedy=f"`orch logs -f {run['id']}` shows what it writes.",
+        )
     return target_of(options, run["target"]), run["session"]
 
 

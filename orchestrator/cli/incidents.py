@@ -14,6 +14,9 @@ def incidents(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
         return 0
+    if not found["incidents"]:
+        output.say("no incidents" if options.all or options.run else "no open incidents")
+        return 0
     moment = output.now()
     rows = [
         [

@@ -28,6 +28,17 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
+class _Version(argparse.Action):
+    """The version is looked up where it is asked for alone."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it and leave with 0."""
+        from importlib.metadata import version
+
+        print(f"orch {version('orch')}")
+        parser.exit()
+
+
 def _status(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
     group = parser.add_mutually_exclusive_group()
@@ -50,7 +61,9 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_target(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on as the run writes")
-    parser.add_argument("-n", "--lines", metavar="N", type=int, help="only the last N lines")
+    parser.add_argument(
+        "-n", "--tail", dest="lines", metavar="N", type=int, help="only the last N lines"
+    )
     parser.add_argument("--attempt", metavar="N", type=int, help="an earlier attempt")
     parser.add_argument("--grep", metavar="RE", help="only lines that match")
     parser.add_argument("--rank", metavar="R", type=int, help="only lines of one rank")
@@ -216,6 +229,9 @@ def build_parser(only: str | None = None) -> Parser:
         allow_abbrev=False,
     )
     _add_global(parser)
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="print the version"
+    )
     chosen = {only: COMMANDS[only]} if only in COMMANDS else COMMANDS
     _add_commands(parser, chosen, required=False)
     return parser
@@ -234,9 +250,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = build_parser(command)
     if command is not None and command not in COMMANDS:
         parser.error(f"there is no command {command!r}{_nearest(command)}")
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if rest and not options.takes_rest:
-        parser.error("this command takes nothing after --")
+        options.parser.error("this command takes nothing after --")
     options.rest = rest
     return options
 
@@ -267,7 +285,7 @@ def _add_global(parser: argparse.ArgumentParser) -> None:
 def _add_commands(
     parser: argparse.ArgumentParser, commands: dict[str, Command], *, required: bool
 ) -> None:
-    parser.set_defaults(module="", function="", takes_rest=False)
+    parser.set_defaults(module="", function="", takes_rest=False, parser=parser)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", required=required)
     for name, command in commands.items():
         added = below.add_parser(
@@ -279,5 +297,8 @@ def _add_commands(
             continue
         command.add(added)
         added.set_defaults(
-            module=command.module, function=command.function, takes_rest=command.takes_rest
+            module=command.module,
+            function=command.function,
+            takes_rest=command.takes_rest,
+            parser=added,
         )

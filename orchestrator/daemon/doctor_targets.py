@@ -68,10 +68,11 @@ async def target_checks(parts: Parts, target: Target) -> list[Check]:
 def _seen(target: Target, link: Link, num_sessions: int) -> Check:
     hello = link.hello or {}
     how = f"Python {hello.get('python')}" if link.watched != SHELL else "its shell alone"
+    sessions = f"{num_sessions} tmux session{'' if num_sessions == 1 else 's'}"
     return Check(
         name=f"target {target.name}",
         ok=True,
-        text=f"{hello.get('hostname')} answers by {how}, {num_sessions} tmux sessions",
+        text=f"{hello.get('hostname')} answers by {how}, {sessions}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from orchestrator.core.errors import NoSuchRun
 from orchestrator.core.explain import Occurrence, Story, explain, markdown, text
 from orchestrator.core.model import Incident, Run
 from orchestrator.daemon import comparing
@@ -12,9 +13,19 @@ Message = dict[str, Any]
 
 async def explained(parts: Parts, words: str) -> Message:
     """GET /v1/incidents/INCIDENT/explain: what a colleague would say."""
-    incident = await parts.store.incidents.find(words)
+    try:
+        incident = await parts.store.incidents.find(words)
+    except NoSuchRun:
+        return await _nothing_to_explain(parts, words)
     said = explain(await _story(parts, incident))
     return {**said, "text": text(said), "markdown": markdown(said)}
+
+
+async def _nothing_to_explain(parts: Parts, words: str) -> Message:
+    """A run that is well is no error; NoSuchRun where there is no such run."""
+    run = await parts.store.runs.find(words)
+    text = f"run {run.number} of {run.job} has no incident"
+    return {"run": run.id, "incident": None, "text": text, "markdown": text}
 
 
 async def _story(parts: Parts, incident: Incident) -> Story:

@@ -39,14 +39,13 @@ def find_job(inventory: Inventory, name: object) -> Job:
     """The job of a name; with none, the only one there is."""
     if not inventory.jobs:
         raise UsageError("The inventory has no jobs.", remedy="Add one under `jobs:`.")
+    known = ", ".join(inventory.jobs)
     if name is None:
         if len(inventory.jobs) == 1:
             return next(iter(inventory.jobs.values()))
-        known = ", ".join(inventory.jobs) or "none"
         raise UsageError(f"Which job? The inventory has: {known}.", remedy="Name one.")
     job = inventory.jobs.get(name) if isinstance(name, str) else None
     if job is None:
-        known = ", ".join(inventory.jobs) or "none"
         raise UsageError(f"There is no job {name} in the inventory; it has: {known}.")
     return job
 

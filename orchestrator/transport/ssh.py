@@ -312,7 +312,7 @@ def _unreachable(name: str, where: str, why: str) -> Unreachable:
     return Unreachable(
         f"{where} cannot be reached: {why}.",
         target=name,
-        remedy="Is the host up, and the network (VPN) between? It is tried again by itself.",
+        remedy="Is the host up, and the network (VPN) between?",
     )
 
 

@@ -159,3 +159,39 @@ def test_a_state_folder_that_cannot_be_written_is_said_in_a_sentence(
     assert "Traceback" not in said
     assert str(blocked) in said
     assert "XDG_STATE_HOME" in said
+
+
+def test_a_run_that_is_well_is_explained_without_an_error(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """No incident is an answer (0); no such run is 102."""
+    orch = make_orch(script("true", folder=short_folder))
+    orch("run")
+    assert orch("explain", "@1").stdout == "run 1 of plain has no incident\n"
+    assert orch.json("explain", "@1")["incident"] is None
+    orch("explain", "@7", check=102)
+
+
+def test_preflight_refuses_once_with_each_remedy(make_orch: MakeOrch, short_folder: Path) -> None:
+    """One FAIL line, its remedy, one last line; a live run without its session is named."""
+    orch = make_orch(script("sh", "-c", "echo up; exec sleep 600", folder=short_folder))
+    run = orch.json("run", "--detach")["run"]
+    runs_now(orch, run)
+    refused = orch("run", check=1)
+    said = (refused.stdout + refused.stderr).splitlines()
+    assert sum("belongs to plain-1, which still runs" in line for line in said) == 1
+    assert said[-1] == "orch: preflight refused, nothing was launched"
+    assert "left of earlier runs:" not in refused.stderr
+    orch("stop", run)
+
+
+def test_alert_test_and_run_follow_the_inventory_at_once(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """A sink that was just written is tested; an inventory without jobs says how to get one."""
+    orch = make_orch("version: 1\n")
+    orch("daemon", "start")
+    sink = 'alerts: {sinks: {said: {type: command, command: ["true"]}}}\n'
+    rewrite(orch, f"version: 1\n{sink}")
+    assert [one["sink"] for one in orch.json("alert", "test", check=None)["results"]] == ["said"]
+    assert "Add one under `jobs:`" in orch("run", check=2).stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.canned import CannedBackend, run_view
+from tests.cli.canned import CannedBackend, run_view, running
 from tests.cli.conftest import Ran, spawn
 from tests.conftest import TmuxCall
 
@@ -53,6 +53,28 @@ def test_attach_without_a_terminal_is_refused(orch: Orch, canned: CannedBackend)
     ran = orch("attach", "@1")
     assert ran.code == 2
     assert "orch logs -f" in ran.err
+
+
+def test_attach_to_a_run_whose_session_is_gone_says_that_it_lives(
+    canned: CannedBackend,
+) -> None:
+    """tmux would only say that it finds no session."""
+    canned.documents["run"] = running(detached=True)
+    master, slave = os.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "attach", "@1"],
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    os.close(slave)
+    os.close(master)
+    assert done.returncode == 1
+    assert "dflash-2 is alive, and its tmux session dflash is gone." in done.stderr
+    assert "orch logs -f dflash-2" in done.stderr
 
 
 @pytest.mark.parametrize("with_daemon", [True, False], ids=["daemon", "no-daemon"])

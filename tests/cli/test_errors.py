@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,24 @@ def test_help_is_for_everyone(orch: Orch) -> None:
     ran = orch()
     assert ran.code == 2
     assert "diagnose" in ran.out
+
+
+@pytest.mark.parametrize("words", [("ps", "--jsn"), ("ps", "--", "x"), ("daemon", "stop", "now")])
+def test_usage_is_that_of_the_command(words: tuple[str, ...], orch: Orch) -> None:
+    """Wrong words of a command show its own usage, not that of all."""
+    name = "daemon stop" if words[0] == "daemon" else words[0]
+    assert orch(*words).err.startswith(f"usage: orch {name} [")
+
+
+def test_version_is_printed(orch: Orch) -> None:
+    """--version needs no inventory and no daemon."""
+    ran = orch("--version")
+    assert (ran.code, ran.out) == (0, f"orch {version('orch')}\n")
+
+
+def test_a_folder_as_config_is_said_to_be_one(project: Path, orch: Orch) -> None:
+    """It is there, so `no such file` would mislead."""
+    ran = orch("--config", str(project), "ps")
+    assert ran.code == 2
+    assert f"--config names {project}, which is a folder." in ran.err
+    assert f"{project}/inventory.yaml" in ran.err

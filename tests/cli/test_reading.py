@@ -274,3 +274,36 @@ def test_config_is_taken_before_and_after_the_command(
     assert orch("--config", path, "ps").code == 0
     assert orch("ps", "--config", path).code == 0
     assert orch("daemon", "status", "--config", path).code == 0
+
+
+@pytest.mark.parametrize("words", [("status",), ("daemon", "status"), ("run",), ("deploy",)])
+def test_a_daemon_of_older_code_is_warned_of_once(
+    words: tuple[str, ...], canned: CannedBackend, orch: Orch
+) -> None:
+    """After an upgrade the old daemon goes on until it is stopped, and this is said."""
+    canned.outdated = True
+    assert orch(*words).err.count("the daemon runs older code than is installed") == 1
+
+
+def test_no_incidents_are_said(canned: CannedBackend, orch: Orch) -> None:
+    """Nothing open is a sentence, not the heads of an empty table."""
+    canned.documents["incidents"] = {"incidents": []}
+    assert orch("incidents").out == "no open incidents\n"
+
+
+def test_wait_says_the_end_once(canned: CannedBackend, orch: Orch) -> None:
+    """A run that ended without the condition is `failed`, and not `failed: the run is failed`."""
+    reason = "the run is failed"
+    canned.documents["wait"] = {"reached": False, "run": run_view(), "reason": reason}
+    assert orch("wait", "@1", "--until", "step:5").out == "dflash-2 failed\n"
+
+
+def test_status_since_tells_the_next_cursor(canned: CannedBackend, orch: Orch) -> None:
+    """Who asks for what changed needs it; nobody else does."""
+    assert orch("status", "--since", "12").out.endswith("cursor 17\n")
+    assert "cursor" not in orch("status").out
+
+
+def test_logs_tail_is_the_long_name_of_n(canned: CannedBackend, orch: Orch) -> None:
+    """As `docker logs` and `kubectl logs` call it."""
+    assert orch("logs", "@1", "--tail", "1").out == orch("logs", "@1", "-n", "1").out == "end\n"
