@@ -12,6 +12,7 @@ from orchestrator.core.detect.afterwards import Life, Sign, is_handled
 from orchestrator.core.detect.classify import Classifier, by_exit_code
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.sighting import Sighting, Spoken
+from orchestrator.core.detect.wording import NO_COMMAND, worded
 from orchestrator.core.findings import (
     MAX_EVIDENCE_LINES,
     Certainty,
@@ -87,10 +88,8 @@ class Case:
 
 def conclude(case: Case, classifier: Classifier) -> Verdict:
     """The verdict on a case; the exit record, where there is one, outweighs the text."""
-    court = _Court(case, classifier)
-    if case.exit_record is not None:
-        return court.by_record(case.exit_record)
-    return court.by_text()
+    court, record = _Court(case, classifier), case.exit_record
+    return worded(court.by_text() if record is None else court.by_record(record), record)
 
 
 class _Court:
@@ -161,7 +160,7 @@ class _Court:
             fingerprint=fingerprint(
                 signature=known.id, exception=None, frame=None, in_app_frame=None, text=last.text
             ),
-            title="The program gave up with a message",
+            title=known.title,
             ends="process",
             last_line=last.number,
         )
@@ -200,7 +199,11 @@ class _Court:
             transient=known.transient,
             family=known.family,
             fingerprint=fingerprint(
-                signature=signature, exception=None, frame=None, in_app_frame=None, text=how
+                signature=signature,
+                exception=None,
+                frame=None,
+                in_app_frame=None,
+                text=last.text if last and code in NO_COMMAND else how,
             ),
             title=known.title,
             ends="process",

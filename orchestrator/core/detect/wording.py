@@ -1,0 +1,51 @@
+"""What a verdict says in words where the signature's own words would claim more than is known.
+
+Owns titles, causes and next steps of ends without an exception. Changes no class and no place.
+"""
+
+from dataclasses import replace
+
+from orchestrator.core.findings import Certainty, Verdict
+from orchestrator.core.model import ExitRecord
+
+NO_COMMAND = {
+    126: "A command could not be executed (exit code 126)",
+    127: "A command was not found (exit code 127)",
+}
+"""Exit codes by which a shell says that a command is none; its last line says which."""
+
+_LOOK = "Read the last lines of the log: `orch logs RUN`."
+
+
+def worded(verdict: Verdict, record: ExitRecord | None) -> Verdict:
+    """The verdict, saying no more than its evidence does."""
+    if verdict.signature == "python_error" and verdict.exception is None:
+        return _without_exception(verdict, record)
+    if verdict.signature == "host_oom" and verdict.certainty is Certainty.GUESS:
+        return replace(
+            verdict, title="Killed by SIGKILL: most likely for want of memory, or by somebody"
+        )
+    return verdict
+
+
+def _without_exception(verdict: Verdict, record: ExitRecord | None) -> Verdict:
+    code = record.code if record is not None else None
+    if verdict.certainty is Certainty.GUESS:
+        signal = record.signal if record is not None else None
+        how = f"by signal {signal}" if signal is not None else f"with exit code {code}"
+        title = NO_COMMAND.get(code or 0, f"The program ended {how} and printed no reason")
+        cause = "No exception was printed; the exit code alone says that it failed."
+    else:
+        title = NO_COMMAND.get(code or 0, "The program gave up with a message")
+        cause = (
+            "The program ended with a sentence of its own and no traceback: a wrong option, a file"
+            " that is not there, or a check of its own."
+        )
+    if code in NO_COMMAND:
+        steps = (
+            "Compare the job's `command` with what the target has: `orch exec TARGET -- which ...`.",
+            "The command runs inside the shipped folder, with the job's python first in PATH.",
+        )
+    else:
+        steps = (_LOOK, "Run the same command by hand in the run's session: `orch attach RUN`.")
+    return replace(verdict, title=title, cause=cause, next_steps=steps)
