@@ -10,7 +10,7 @@ USAGE = "usage: probe.pyz attempt|adopted ATTEMPT_DIR | serve --generation N --k
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one of the two programs; 2 where the words are wrong."""
+    """Run one of the programs; 2 where the words are wrong."""
     words = sys.argv[1:] if argv is None else argv
     match words:
         case ["attempt", directory]:
