@@ -44,7 +44,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/releases?job=JOB            {"releases": [...]}
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView
-    GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}    core/explain/telling.py has all keys
+    GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}    core/explain/telling.py has all keys;
+                                         of a RUN without one {run, incident: null, text, markdown}
     POST /v1/incidents/INCIDENT/ack      IncidentView
     GET  /v1/silences[?all=1]            {"silences": [SilenceView]}     without all: those that last
     POST /v1/silences {match, for_s, why}            SilenceView     for_s left out or null: for good

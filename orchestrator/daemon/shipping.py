@@ -35,10 +35,14 @@ class Planned:
     plan: DeployPlan
 
 
-def find_job(inventory: Inventory, name: object) -> Job:
-    """The job of a name; with none, the only one there is."""
+def _require_jobs(inventory: Inventory) -> None:
     if not inventory.jobs:
         raise UsageError("The inventory has no jobs.", remedy="Add one under `jobs:`.")
+
+
+def find_job(inventory: Inventory, name: object) -> Job:
+    """The job of a name; with none, the only one there is."""
+    _require_jobs(inventory)
     known = ", ".join(inventory.jobs)
     if name is None:
         if len(inventory.jobs) == 1:
@@ -189,6 +193,7 @@ async def current_release(parts: Parts, job: Job) -> Release | None:
 async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenerator[Message, None]:
     """The stream of `orch deploy`."""
     inventory = parts.file.checked()
+    _require_jobs(inventory)
     wanted = [find_job(inventory, name) for name in jobs] if jobs else list(_all(inventory))
     for job in wanted:
         with only_one(parts, job.name):

@@ -194,4 +194,5 @@ def test_alert_test_and_run_follow_the_inventory_at_once(
     sink = 'alerts: {sinks: {said: {type: command, command: ["true"]}}}\n'
     rewrite(orch, f"version: 1\n{sink}")
     assert [one["sink"] for one in orch.json("alert", "test", check=None)["results"]] == ["said"]
-    assert "Add one under `jobs:`" in orch("run", check=2).stderr
+    for words in (("run",), ("run", "dflash"), ("deploy",)):
+        assert "The inventory has no jobs. Add one under `jobs:`." in orch(*words, check=2).stderr

@@ -129,3 +129,16 @@ def test_a_folder_as_config_is_said_to_be_one(project: Path, orch: Orch) -> None
     assert ran.code == 2
     assert f"--config names {project}, which is a folder." in ran.err
     assert f"{project}/inventory.yaml" in ran.err
+
+
+def test_a_host_that_is_not_reached_is_not_said_to_be_tried_again(
+    project: Path, orch: Orch
+) -> None:
+    """`trust` is one command: nobody tries again after it."""
+    (project / "inventory.yaml").write_text(
+        "version: 1\nhosts: {far: {hostname: 127.0.0.1, port: 1}}\n"
+    )
+    ran = orch("trust", "far")
+    assert ran.code == 4
+    assert "cannot be reached" in ran.err
+    assert "tried again" not in ran.err
