@@ -90,7 +90,7 @@ def target(name: str = "ct200", gpus: Iterable[Line] = (), **changes: Any) -> Li
         "seen_at": NOW - 1,
         "watched": "probe",
         "error": None,
-        "gpus": list(gpus),
+        "gpus": [{**gpu, "uuid": f"{gpu['uuid']}-{name}"} for gpu in gpus],
         "gpu_source": "nvml",
         "gpus_at": NOW - 1,
     }

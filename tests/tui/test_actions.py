@@ -181,3 +181,14 @@ async def test_it_opens_without_a_daemon_and_finds_one_that_comes_goes_and_comes
         backend.documents["runs"]["runs"] = [running(id="dflash-4", number=4)]
         with CannedDaemon(location, backend):
             await until(pilot, lambda: "dflash-4" in screen_text(pilot), "the new run")
+
+
+async def test_a_level_without_a_line_is_said(canned: CannedBackend, location: Location) -> None:
+    """The run wrote lines, none of them an error: `nothing written` would be wrong."""
+    async with live(location).run_test(size=(100, 30)) as pilot:
+        await ready(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "bar 99%" in screen_text(pilot), "the log")
+        await pilot.press("l", "l")
+        await until(pilot, lambda: "No line of this level." in screen_text(pilot), "the words")
+        assert "Nothing written yet." not in screen_text(pilot)

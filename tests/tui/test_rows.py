@@ -168,7 +168,7 @@ def test_replays_are_json_lines_that_begin_with_begin(replays: Path) -> None:
 def test_a_gpu_that_two_containers_show_is_counted_once() -> None:
     """Containers of one host see the same cards; who still sees one says what it does."""
     cards = [situations.gpu(0, 90, 60), situations.gpu(1, 0, 0.4)]
-    lost = situations.target("ct201", link="unreachable", gpus=cards)
     seen = situations.target("ct200", gpus=cards)
+    lost = {**situations.target("ct201", link="unreachable"), "gpus": seen["gpus"]}
     cells = gpus.gpu_summary([seen, lost])  # type: ignore[list-item]  # as the API gives it
     assert [cell.text for cell in cells] == ["2 GPUs", "1 busy", "1 idle"]
