@@ -92,6 +92,8 @@ def measure(where: str, form: str, crashes: int) -> list[float]:
                 call("stop", name, "--grace", "1")
         finally:
             call("daemon", "stop")
+            ended = ["tmux", "kill-session", "-t", "=bench"]
+            subprocess.run(ended, env=env, check=False, capture_output=True)
     return found
 
 
