@@ -70,6 +70,8 @@ def tui(options: argparse.Namespace) -> NoReturn:
             words += [f"--{name}", said]
     if getattr(options, "read_only", False):
         words.append("--read-only")
+    if (port := getattr(options, "web", None)) is not None:
+        words += ["--web", port] if port else ["--web"]
     become((sys.executable, "-m", "tui", *words))
 
 

@@ -164,6 +164,13 @@ def _daemon_status(parser: argparse.ArgumentParser) -> None:
 def _tui(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--read-only", action="store_true", help="refuse whatever changes things")
     parser.add_argument("--replay", metavar="FILE", help="play a recorded situation")
+    parser.add_argument(
+        "--web",
+        metavar="PORT",
+        nargs="?",
+        const="",
+        help="serve it to a browser on this machine",
+    )
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
