@@ -10,7 +10,7 @@ SIGNATURES = frozenset(
         *("cublas_cudnn_error", "nccl_error", "rendezvous_or_port", "driver_mismatch"),
         *("import_error", "checkpoint_corrupt", "disk_full", "shm_exhausted", "segfault"),
         *("nan_loss", "hub_or_dataset_error", "interrupted", "python_error"),
-        "elastic_child_failed",
+        *("elastic_child_failed", "silent_eager"),
     }
 )
 GROUPS = frozenset({"infra", "cuda_ecc", "interruption"})
