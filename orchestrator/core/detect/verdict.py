@@ -148,25 +148,29 @@ class _Court:
         return item if said and sign in (Sign.OTHER, Sign.FAILED) else None
 
     def _by_last_words(self, last: Spoken) -> Verdict:
-        known = self._classifier.named("python_error")
+        sighting = self._without_block("python_error", last.number, last.text, mark=last.text)
+        verdict = self._verdict(sighting, [sighting], Certainty.LIKELY)
+        return replace(verdict, certainty_reason="the last line is an error's sentence")
+
+    def _without_block(self, signature: str, line: int, text: str, *, mark: str) -> Sighting:
+        """An end of the process that no block tells; `mark` is what makes it the same again."""
+        known = self._classifier.named(signature)
         finding = Finding(
             signature=known.id,
             role=Role.ROOT,
-            line=last.number,
-            text=last.text,
+            line=line,
+            text=text,
             severity=known.severity,
             transient=known.transient,
             family=known.family,
             fingerprint=fingerprint(
-                signature=known.id, exception=None, frame=None, in_app_frame=None, text=last.text
+                signature=known.id, exception=None, frame=None, in_app_frame=None, text=mark
             ),
             title=known.title,
             ends="process",
-            last_line=last.number,
+            last_line=line,
         )
-        sighting = Sighting(finding=finding)
-        verdict = self._verdict(sighting, [sighting], Certainty.LIKELY)
-        return replace(verdict, certainty_reason="the last line is an error's sentence")
+        return Sighting(finding=finding)
 
     def by_record(self, record: ExitRecord) -> Verdict:
         """From how the process ended; the text says why."""
@@ -187,29 +191,14 @@ class _Court:
         signature = by_exit_code(code if code is not None else 1)
         if signature == "elastic_child_failed":
             signature = "python_error"
-        known = self._classifier.named(signature)
         last = self._said[-1] if self._said else None
         how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        finding = Finding(
-            signature=signature,
-            role=Role.ROOT,
-            line=last.number if last else 0,
-            text=last.text if last else how,
-            severity=known.severity,
-            transient=known.transient,
-            family=known.family,
-            fingerprint=fingerprint(
-                signature=signature,
-                exception=None,
-                frame=None,
-                in_app_frame=None,
-                text=last.text if last and code in NO_COMMAND else how,
-            ),
-            title=known.title,
-            ends="process",
-            last_line=last.number if last else 0,
+        sighting = self._without_block(
+            signature,
+            last.number if last else 0,
+            last.text if last else how,
+            mark=last.text if last and code in NO_COMMAND else how,
         )
-        sighting = Sighting(finding=finding)
         verdict = self._verdict(sighting, [sighting], Certainty.GUESS)
         return replace(verdict, certainty_reason=f"only the {how} says so; nothing was printed")
 
