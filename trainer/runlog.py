@@ -18,8 +18,9 @@ class RunLog:
     A rank other than the first is silent.
     """
 
-    def __init__(self, folder: Path | None, *, silent: bool = False) -> None:
+    def __init__(self, folder: Path | None, total_steps: int, *, silent: bool = False) -> None:
         self._file: TextIO | None = None
+        self._total_steps = total_steps
         self._silent = silent
         if folder is not None and not silent:
             folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +30,10 @@ class RunLog:
         """Append one JSON line; numbers that JSON cannot hold become null."""
         if self._file is None:
             return
-        line: dict[str, object] = {"t": round(time.time(), 3), "step": step, "phase": phase}
+        line: dict[str, object] = {
+            "t": round(time.time(), 3), "step": step, "total_steps": self._total_steps,
+            "phase": phase,
+        }  # fmt: skip
         for key, value in values.items():
             broken = isinstance(value, float) and not math.isfinite(value)
             line[key] = None if broken else value

@@ -37,7 +37,7 @@ def main(config: Config, start: Start) -> int:
     device = crew.device(config.device)
     crew.join(device)
     start = crew.from_leader(lambda: start)
-    log = RunLog(start.run_folder, silent=not crew.leads)
+    log = RunLog(start.run_folder, config.total_steps, silent=not crew.leads)
     log.record("start", 0)
     run: Run | None = None
     try:

@@ -28,7 +28,7 @@ def test_each_line_has_its_own_step_s_speed(
 ) -> None:
     """A step's line is written once the next is launched, or when it is asked for."""
     now = 0.0
-    log = RunLog(tmp_path)
+    log = RunLog(tmp_path, 9)
     figures = Figures(small_config(), log, clock=lambda: now)
     loss, norm, hits = torch.tensor(2.5), torch.tensor(1.0), torch.tensor(3)
 
@@ -60,7 +60,7 @@ def test_a_loss_or_gradient_that_is_not_finite_ends_the_run(
     loss: float, norm: float, small_config: Callable[..., Config]
 ) -> None:
     """The sentence names the step and what to do."""
-    figures = Figures(small_config(), RunLog(None))
+    figures = Figures(small_config(), RunLog(None, 9))
     values = (torch.tensor(loss), torch.tensor(norm), torch.tensor(0))
     figures.launched(7, began=0.0, lr=1e-3, figures=values, rows=1, drafted=1, flops=1.0)
     with pytest.raises(TrainingError, match=r"at step 7 .*lower optim\.lr"):

@@ -37,6 +37,7 @@ def test_a_run_keeps_the_run_contract(trainer: Trainer, tmp_path: Path) -> None:
     steps = [line for line in lines if "loss" in line]
     assert [line["step"] for line in steps] == list(range(1, 13))
     assert all(line["phase"] == "train" and line["loss"] > 0 for line in steps)
+    assert {line["total_steps"] for line in lines} == {12}
     assert all(line["tokens_per_s"] > 0 and line["lr"] > 0 for line in steps)
     assert {line["phase"] for line in lines} == {"start", "data", "eval", "train", "checkpoint"}
     assert lines == sorted(lines, key=lambda line: float(line["t"]))
