@@ -89,6 +89,10 @@ class Actor:
         if ActionKind.RELAUNCH in kinds and ActionKind.RELAUNCH in self._acting:
             self._acting[ActionKind.RELAUNCH].cancel()
 
+    async def settled(self) -> None:
+        """Until nothing is being done any more."""
+        await asyncio.gather(*self._acting.values(), return_exceptions=True)
+
     def look(self, moment: Moment, tasks: asyncio.TaskGroup) -> None:
         """Keep what the present attempt finds around it, while everything else goes on."""
         run = self._current()

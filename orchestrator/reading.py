@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.clock import Clock, with_pauses
+from orchestrator.core.decide.decision import Note
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.errors import StoreError
@@ -200,10 +201,21 @@ class Reader:
     async def _metric_lines(self, event: MetricLines) -> None:
         kept = self._store.metrics.append(self._run.id, 0, event.offset, event.data, event.at)
         for line in self._lines.feed(kept.fresh):
+            await self._note_phase(line)
             self.tally.take(line)
             self.vigil.numbers(line.values, self._clock.now(), told_at=line.t)
         await self._persist_now_and_then()
         self.changed()
+
+    async def _note_phase(self, line: MetricsLine) -> None:
+        """A new phase is a line of the run's timeline."""
+        if line.phase is None or line.phase == self.tally.phase:
+            return
+        body = {"phase": line.phase, "t": line.t, "step": line.step}
+        try:
+            await self._store.journal.add(Note(kind="run.phase", body=body), run=self._run.id)
+        except StoreError as error:
+            logger.warning("phase.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     async def _persist_now_and_then(self) -> None:
         if self._clock.monotonic() - self._persisted_at >= PERSIST_EVERY_S:

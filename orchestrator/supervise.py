@@ -64,6 +64,10 @@ class Supervisor:
                     self.actor.look(Moment.END, tasks)
             if observer is not None:
                 observer.cancel()
+            # A stop may outlast its run, while GPUs become free: it is marked done all the same.
+            await self.actor.settled()
+            while not self._inbox.empty():
+                await self._decide(self._inbox.get_nowait(), tasks)
 
     # --- observe and detect ----------------------------------------------------------------------
 

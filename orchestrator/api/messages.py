@@ -17,6 +17,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
     GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
+    GET  /v1/runs/RUN/timeline           {"run": id, "events": [TimelineEvent]}    oldest first
     GET  /v1/runs/RUN/bundle             a tar.gz; header X-Orch-Archive: {"name", "files", "secrets_removed"}
     GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
                                          without `with`: against the job's last good run before it
@@ -53,6 +54,9 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/alert-test {sink}           {"results": [{sink, ok, text}]}
     GET  /v1/doctor                      {"checks": [{name, ok, text, remedy, critical}]}
     GET  /v1/top                         {"targets": [TargetView]}
+    POST /v1/targets/TARGET/end-process {pid, start, command, grace_s}
+                                         {pid, command, ended: bool}    pid, start and command as a GPU's
+                                         `processes` has them; 400 where another one has the PID by now
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 
 RATE: trials, crashes, rate (null without a trial), low, high, text, by_fingerprint[{fingerprint,
@@ -65,6 +69,7 @@ An error is `{"error": {message, remedy, exit_code, checks?, problems?}}` with s
 in a stream it is the last message, `kind: error` with the same keys.
 """  # noqa: E501  a table of routes, one a line
 
+from dataclasses import asdict, dataclass
 from typing import Any, NotRequired, TypedDict
 
 
@@ -145,6 +150,24 @@ class SilenceView(TypedDict):
     """Alerts that nobody wants to hear: those whose labels have all values of `match`."""
 
     id: str | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEvent:
+    """One thing that happened to a run."""
+
+    at: float
+    kind: str
+    """`deploy`, `launch`, `phase`, `finding`, `incident`, `action`, `command` (a person's, with who
+    asked) or `end`."""
+    text: str
+    """One line; it may hold remote text, so whoever shows it neutralises escapes."""
+    ref: str | None
+    """What it is about: a release's digest, an attempt's number, an incident's id, a step."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return asdict(self)
+
+
     """None: from the inventory, and only an edit of it ends the silence."""
     match: dict[str, str]
     until: float | None

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from orchestrator.api import messages
+from orchestrator.api.asking import name_asker
 from orchestrator.api.listening import Door, guard
 from orchestrator.api.refusing import Handler, error_message, translate_errors
 from orchestrator.clock import with_pauses
@@ -112,7 +113,7 @@ class Server:
 
     def _application(self, *guards: Middleware) -> web.Application:
         app = web.Application(
-            middlewares=[*guards, translate_errors], client_max_size=MAX_BODY_BYTES
+            middlewares=[*guards, name_asker, translate_errors], client_max_size=MAX_BODY_BYTES
         )
         self._add_routes(app.router)
         return app
@@ -146,11 +147,12 @@ class Server:
         router.add_get("/v1/runs/{words}", self._get("run"))
         router.add_get("/v1/incidents/{words}", self._get("incident"))
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
-        for what in ("metrics", "wait", "gpus", "diff"):
+        for what in ("metrics", "wait", "gpus", "diff", "timeline"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
+        router.add_post("/v1/targets/{words}/end-process", self._act("end-process"))
         router.add_post("/v1/prune", self._act("prune"))
         router.add_post("/v1/rollback", self._act("rollback"))
         router.add_post("/v1/alert-test", self._act("alert-test"))

@@ -286,7 +286,10 @@ class GpuSample:
     power_w: float | None = None
     temperature_c: float | None = None
     processes: tuple[Mapping[str, Any], ...] = ()
-    """Each: pid, memory_bytes, and where known container, container_pid, command, run."""
+    """Each: pid, memory_bytes, and where known start, container, container_pid, command, run.
+
+    `start` is in clock ticks since boot: with the PID it names a process for good.
+    """
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Clocks, throttle reasons, ECC, rows, links: present where read."""
 

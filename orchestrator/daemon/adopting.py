@@ -8,6 +8,7 @@ from orchestrator.core.errors import LaunchError, UsageError
 from orchestrator.core.model import Run, RunState
 from orchestrator.daemon import adopted
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.timeline import note_command
 from orchestrator.link.probe_channel import CallFailed
 
 Message = dict[str, Any]
@@ -53,5 +54,6 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
     )
     stored = await parts.store.runs.create(draft)
     await adopted.keep(parts.store, stored, said)
+    await note_command(parts, stored.id, "adopt")
     await parts.crew.begin(stored, job)
     yield {"kind": "stored", "run": await parts.crew.view(stored.id)}

@@ -12,6 +12,7 @@ from orchestrator.daemon import (
     bundling,
     comparing,
     doctor,
+    ending,
     explaining,
     exposition,
     following,
@@ -22,6 +23,7 @@ from orchestrator.daemon import (
     silences,
     simulating,
     telling,
+    timeline,
     trials,
 )
 from orchestrator.daemon.environment import wanted_names
@@ -41,6 +43,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "incident": lambda parts, words, _: queries.incident(parts, words),
     "explain": lambda parts, words, _: explaining.explained(parts, words),
     "diff": comparing.diff,
+    "timeline": lambda parts, words, _: timeline.timeline(parts, words),
     "compare": lambda parts, _, query: trials.compare(parts, query),
     "releases": lambda parts, _, query: telling.releases(parts, query),
     "silences": lambda parts, _, query: silences.silences(parts, query),
@@ -63,6 +66,7 @@ _ACTIONS: dict[str, Answer] = {
     "ack": lambda parts, words, _: silences.acknowledge(parts, words),
     "silence-add": lambda parts, _, body: silences.add(parts, body),
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
+    "end-process": ending.end_process,
     "prune": lambda parts, _, body: pruning.prune(parts, body),
     "rollback": lambda parts, _, body: shipping.rollback(
         parts, body.get("job"), body.get("release")

@@ -74,7 +74,7 @@ class Crew:
         """Take up every run that has not ended, and show the newest ones that have."""
         for run in reversed(await self._store.runs.list(limit=SHOWN_RUNS)):
             await self._show(run.id)
-        for run in await self._store.runs.list(live=True):
+        for run in await self._unfinished():
             job = await job_of(self._store, run, self._inventory())
             if job is None:
                 logger.error("run.jobless", extra={"run": run.id, "job": run.job})
@@ -83,6 +83,13 @@ class Crew:
                 await self._forsake(run, job)
                 continue
             self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
+
+    async def _unfinished(self) -> tuple[Run, ...]:
+        """Runs that live, and those whose last actions a daemon did not see the end of."""
+        live = await self._store.runs.list(live=True)
+        known = {run.id for run in live}
+        left = {action.run for action in await self._store.actions.pending()} - known
+        return (*live, *[await self._store.runs.get(run) for run in sorted(left)])
 
     async def _forsake(self, run: Run, job: Job) -> None:
         """A daemon died before its first decision: whoever asked for it was told of an error."""
@@ -157,7 +164,8 @@ class Crew:
 
     def sees_all(self) -> bool:
         """Whether the target of every live run can be seen now."""
-        targets = {member.view.run.target for member in self._members.values()}
+        runs = (member.view.run for member in self._members.values())
+        targets = {run.target for run in runs if not run.state.ended}
         return all(self._fleet.named(name)[0] is LinkState.CONNECTED for name in targets)
 
     async def settle(self, run: Run, within_s: float) -> None:

@@ -12,6 +12,7 @@ from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.daemon import shipping
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.timeline import note_command
 from orchestrator.launch.preflight import LastGood, preflight, require
 from orchestrator.store.environments import Moment
 
@@ -83,6 +84,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         if request.cold_cache:
             stored = replace(stored, env={**stored.env, **cold_caches(stored.directory)})
             await parts.store.runs.put(stored)
+        await note_command(parts, stored.id, "run", **({"why": request.why} if request.why else {}))
         await parts.crew.begin(stored, job)
         yield {"kind": "stored", "run": await parts.crew.view(stored.id)}
 
@@ -98,6 +100,7 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
 
 
 async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:
+    await note_command(parts, run.id, "stop")
     ending = await parts.crew.stop(run, grace_s)
     return {"kind": "stopped", **ending, "run": await parts.crew.view(run.id)}
 

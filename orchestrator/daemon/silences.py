@@ -11,6 +11,7 @@ from orchestrator.core.decide.decision import Silence
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import queries
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.timeline import note_command
 
 Message = dict[str, Any]
 
@@ -18,6 +19,7 @@ Message = dict[str, Any]
 async def acknowledge(parts: Parts, words: str) -> Message:
     """POST /v1/incidents/INCIDENT/ack."""
     incident = await parts.store.incidents.find(words)
+    await note_command(parts, incident.run, "ack", incident=incident.id)
     await parts.crew.acknowledge(incident)
     return await queries.incident(parts, incident.id)
 

@@ -23,7 +23,7 @@ Probe to daemon
 Daemon to probe
     call     id op args raw                                 see the ops of serve.py; with `raw: N`
              the N bytes behind the line are the op's `data`
-    ack      watch stream offset                            stored up to here; opens the window
+    ack      watch stream offset          stored up to here; opens the window; not for each line
     ping     n                                              every 5 s; 30 s without a frame end it
 
 Ops of a call (args -> value)
@@ -33,6 +33,7 @@ Ops of a call (args -> value)
     end      {run, uid, session, socket, attempt_dir, grace_s}
              -> {ended:[pid], remaining:[{pid, command}], gpus_free_after_s, gpu_holders}
     signal   {attempt_dir, signal} -> {}
+    end_pid  {pid, start, command, grace_s} -> {ended}    refused where another one has the PID now
     read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
     gpus     {interval_s, host} -> {source, samples, error}      0 stops the stream of them;
              `host`: the driver's PIDs are those of this place, which is no container

@@ -22,7 +22,7 @@ def holder(pid: int, memory_bytes: int | None, *, on_host: bool) -> Frame:
     start = procfs.start_time(pid)
     if start is not None and (on_host or uses_gpu(pid)):
         if (pid, start) not in _known:
-            _known[pid, start] = _identity(pid)
+            _known[pid, start] = {"start": start, **_identity(pid)}
         frame |= _known[pid, start]
     return frame
 

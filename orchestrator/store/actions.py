@@ -3,6 +3,8 @@
 Must not: do any of them.
 """
 
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, select, update
 from sqlalchemy.dialects.sqlite import insert
 
@@ -15,6 +17,18 @@ from orchestrator.store.worker import Worker
 PENDING = "pending"
 DONE = "done"
 CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """An action as it stands in the store."""
+
+    action: Action
+    state: str
+    created_at: float
+    done_at: float | None
+    error: str | None
+    """Why it was given up."""
 
 
 class Actions:
@@ -32,6 +46,19 @@ class Actions:
             query = query.where(columns.run == run)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
         return tuple(action_of(row) for row in rows)
+
+    async def of(self, run: str) -> tuple[Recorded, ...]:
+        """All that was ever to be done for a run, in the order of the decisions."""
+        columns = tables.actions.c
+        query = select(tables.actions).where(columns.run == run).order_by(columns.seq)
+        rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
+        return tuple(
+            Recorded(
+                action=action_of(row),
+                **{name: row[name] for name in ("state", "created_at", "done_at", "error")},
+            )
+            for row in rows
+        )
 
     async def is_pending(self, action: Action) -> bool:
         """Whether it still is to be done; a stop may have cancelled it meanwhile."""

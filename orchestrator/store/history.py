@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from orchestrator.clock import Clock
@@ -99,43 +99,32 @@ class Releases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One line of the journal; `cursor` only grows, also over restarts."""
+    """One line of a run's journal."""
 
-    cursor: int
     at: float
-    run: str | None
     kind: str
     body: Mapping[str, Any]
 
 
 class Journal:
-    """What happened, in an order that a client can follow by a cursor."""
+    """What was decided of each run and asked for it, in its order; `orch`'s timeline reads it."""
 
     def __init__(self, worker: Worker, clock: Clock) -> None:
         self._worker = worker
         self._clock = clock
 
-    async def add(self, note: Note, *, run: str | None = None) -> None:
-        """Write a line."""
+    async def add(self, note: Note, *, run: str) -> None:
+        """Write a line of a run's journal."""
         await self._worker.call(lambda c: add_note(c, note, run, self._clock.now()))
 
-    async def since(self, cursor: int, *, limit: int = 1000) -> tuple[JournalEntry, ...]:
-        """Lines after `cursor` (0: from the beginning), oldest first."""
+    async def of(self, run: str, *, limit: int) -> tuple[JournalEntry, ...]:
+        """The newest lines of a run, oldest first."""
         columns = tables.journal.c
-        query = select(tables.journal).where(columns.seq > cursor).order_by(columns.seq)
+        query = select(tables.journal).where(columns.run == run).order_by(columns.seq.desc())
         rows = await self._worker.call(lambda c: c.execute(query.limit(limit)).mappings().all())
         return tuple(
-            JournalEntry(
-                cursor=row["seq"], at=row["at"], run=row["run"], kind=row["kind"], body=row["body"]
-            )
-            for row in rows
+            JournalEntry(at=row["at"], kind=row["kind"], body=row["body"]) for row in reversed(rows)
         )
-
-    async def cursor(self) -> int:
-        """The newest line's cursor; 0 where there is none."""
-        query = select(func.max(tables.journal.c.seq))
-        found = await self._worker.call(lambda c: c.execute(query).scalar())
-        return 0 if found is None else int(found)
 
 
 class Silences:
@@ -192,7 +181,7 @@ class Values:
         await self._worker.call(lambda c: c.execute(change))
 
 
-def add_note(connection: Connection, note: Note, run: str | None, now: float) -> None:
+def add_note(connection: Connection, note: Note, run: str, now: float) -> None:
     """Write a line of the journal."""
     values = {"at": now, "run": run, "kind": note.kind, "body": plain(note.body)}
     connection.execute(insert(tables.journal).values(values))

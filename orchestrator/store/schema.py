@@ -14,7 +14,7 @@ from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest revision; Alembic is only loaded where a database has another."""
 
 DATABASE_FILE = "orch.db"

@@ -192,6 +192,7 @@ journal = Table(
     Column("run", String),
     Column("kind", String, nullable=False),
     Column("body", JSON, nullable=False),
+    Index(None, "run"),
     sqlite_autoincrement=True,
 )
 

@@ -129,7 +129,7 @@ async def test_decision_is_stored_whole(store: Store) -> None:
     assert (applied.enqueued, applied.actions) == (2, (launch,))
     assert (view.run, view.attempts, view.incidents) == (running, (attempt,), (opened,))
     assert [one.sink for one in await store.deliveries.pending()] == ["ops", "phone"]
-    assert (await store.journal.since(0))[-1].kind == "run.running"
+    assert [one.kind for one in await store.journal.of(run.id, limit=9)] == ["run.running"]
 
 
 async def test_decision_fails_whole(store: Store) -> None:
@@ -264,15 +264,29 @@ async def test_small_tables(store: Store) -> None:
     assert await store.values.get("other") is None
 
 
-async def test_journal_cursor_only_grows(store: Store) -> None:
-    """A cursor stays good when older lines were deleted."""
-    for kind in ("a", "b"):
-        await store.journal.add(Note(kind=kind), run="dflash-1")
-    cursor = await store.journal.cursor()
+async def test_journal_tells_of_one_run(store: Store) -> None:
+    """The newest lines of a run, in their order; what is too old is forgotten."""
+    for kind in ("a", "b", "c"):
+        await store.journal.add(Note(kind=kind, body={"n": kind}), run="dflash-1")
+    await store.journal.add(Note(kind="other"), run="dflash-2")
+    kept = await store.journal.of("dflash-1", limit=2)
+    assert [(one.kind, one.body) for one in kept] == [("b", {"n": "b"}), ("c", {"n": "c"})]
     await store.prune(Kept(row_age_s=-60.0))
-    await store.journal.add(Note(kind="c"))
-    (entry,) = await store.journal.since(cursor)
-    assert (entry.kind, entry.cursor) == ("c", cursor + 1)
+    assert await store.journal.of("dflash-1", limit=9) == ()
+
+
+async def test_actions_are_told_with_their_outcome(store: Store) -> None:
+    """What was done, given up and is still to be done of a run, in order."""
+    run = await store.runs.create(draft())
+    launch = Action(kind=ActionKind.LAUNCH, run=run.id, attempt=1)
+    look = Action(kind=ActionKind.COLLECT_EVIDENCE, run=run.id, attempt=1)
+    await store.apply(Decision(run=run, actions=(launch, look)))
+    await store.actions.done(look, error="the disk is full")
+    told = await store.actions.of(run.id)
+    assert [(one.action, one.state, one.error) for one in told] == [
+        (launch, "pending", None),
+        (look, "done", "the disk is full"),
+    ]
 
 
 async def test_everything_survives_a_reopening(tmp_path: Path) -> None:
