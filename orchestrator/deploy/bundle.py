@@ -5,20 +5,24 @@ Owns what is left out and what is refused. Talks to no target.
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Setup
-from orchestrator.deploy.hashes import HashCache, Made, Source, identity_of
+from orchestrator.deploy.hashes import HashCache, Identity, Made, Source, identity_of, read
 from orchestrator.deploy.ignore import Ignore
 from orchestrator.probe import manifest as wire
 
 MAX_FILE_BYTES = 2 * 1024**3
 MAX_FILES = 100_000
 _SHOWN = 20
+_READERS = 4
+_READ_ALONE_BYTES = 256 * 1024
+"""A smaller file is read sooner than it is handed to another thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +123,22 @@ def _setup_of(setup: Setup | None, name: str, walk: "_Walk") -> dict[str, Any] |
     }
 
 
+class _File(NamedTuple):
+    """A file of the package, on the way to its entry."""
+
+    name: str
+    """Of the package."""
+    place: str
+    """Its path in the release."""
+    mode: int
+    path: bytes
+    identity: Identity
+
+    @property
+    def size(self) -> int:
+        return self.identity[0]
+
+
 class _Walk:
     """Gathers the entries of folders, and every reason why they cannot be shipped."""
 
@@ -130,14 +150,16 @@ class _Walk:
         self._cache = cache
         self._now = now
         self._seen: set[bytes] = set()
+        self._unread: list[_File] = []
 
     def tree(self, root: bytes, name: str, ignore: Ignore) -> None:
         """Add a folder under `name`."""
         if not os.path.isdir(root):  # noqa: PTH112  a bytes path
-            self.problems.append(f"{_shown(root)} is no folder")
+            self.problems.append(f"{shown(root)} is no folder")
             return
         self._seen = set()
         self._below(root, b"", name, ignore)
+        self._read_unread()
         self._cache.walked(root, self._seen)
 
     def _below(self, folder: bytes, inside: bytes, name: str, ignore: Ignore) -> bool:
@@ -147,7 +169,7 @@ class _Walk:
             with os.scandir(folder) as listing:
                 children = list(listing)
         except OSError as exc:
-            self.problems.append(f"{_shown(folder)} cannot be read ({exc.strerror})")
+            self.problems.append(f"{shown(folder)} cannot be read ({exc.strerror})")
             return False
         anything = False
         prefix = inside + b"/" if inside else b""
@@ -186,16 +208,16 @@ class _Walk:
         if stat.S_ISREG(found.st_mode):
             self._add_file(name, inside, path, found)
             return
-        shown = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
+        place = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
         match stat.S_IFMT(found.st_mode):
             case stat.S_IFLNK:
-                self._add_link(shown, inside, path)
+                self._add_link(place, inside, path)
             case stat.S_IFDIR:
                 mode = stat.S_IMODE(found.st_mode) & 0o777
-                self._take(wire.Entry(shown, wire.FOLDER, mode, 0, ""))
+                self._take(wire.Entry(place, wire.FOLDER, mode, 0, ""))
             case kind:
                 word = _KINDS.get(kind, "special file")
-                self.problems.append(f"{_shown(path)} is a {word}, which cannot be shipped")
+                self.problems.append(f"{shown(path)} is a {word}, which cannot be shipped")
 
     def _take(self, entry: wire.Entry) -> str:
         line = wire.line_of(entry)
@@ -208,45 +230,65 @@ class _Walk:
         identity = identity_of(found)
         if found.st_size > MAX_FILE_BYTES:
             self.problems.append(
-                f"{_shown(path)} has {found.st_size / 1e9:.1f} GB;"
+                f"{shown(path)} has {found.st_size / 1e9:.1f} GB;"
                 f" a file of a package has {MAX_FILE_BYTES / 1e9:.1f} GB at most"
             )
             return
-        try:
-            digest, settled = self._cache.of(path, identity, self._now)
-        except OSError as exc:
-            self.problems.append(f"{_shown(path)} cannot be read ({exc.strerror})")
-            return
-        shown = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
-        mode = stat.S_IMODE(found.st_mode) & 0o777
-        entry = wire.Entry(shown, wire.FILE, mode, found.st_size, digest)
-        source = Source(path=path, identity=identity)
+        place = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
+        file = _File(name, place, stat.S_IMODE(found.st_mode) & 0o777, path, identity)
+        digest = self._cache.known(path, identity)
+        if digest is None:
+            self._unread.append(file)
+        else:
+            self._take_file(file, digest, settled=True)
+
+    def _read_unread(self) -> None:
+        """Read what is not known; large files side by side: hashing holds no lock of Python's."""
+        small = [file for file in self._unread if file.size < _READ_ALONE_BYTES]
+        large = [file for file in self._unread if file.size >= _READ_ALONE_BYTES]
+        self._unread = []
+        self._take_read(zip(small, (read(file.path) for file in small), strict=True))
+        if large:
+            with ThreadPoolExecutor(_READERS) as pool:
+                digests = pool.map(read, (file.path for file in large))
+                self._take_read(zip(large, digests, strict=True))
+
+    def _take_read(self, files: Iterable[tuple["_File", str | OSError]]) -> None:
+        for file, digest in files:
+            if isinstance(digest, OSError):
+                self.problems.append(f"{shown(file.path)} cannot be read ({digest.strerror})")
+                continue
+            settled = self._cache.learn(file.path, file.identity, digest, self._now)
+            self._take_file(file, digest, settled=settled)
+
+    def _take_file(self, file: "_File", digest: str, *, settled: bool) -> None:
+        entry = wire.Entry(file.place, wire.FILE, file.mode, file.size, digest)
+        source = Source(path=file.path, identity=file.identity)
         line = self._take(entry)
         self.sources[digest] = source
         if settled:
-            self._cache.made[path] = Made(name=name, source=source, entry=entry, line=line)
+            made = Made(name=file.name, source=source, entry=entry, line=line)
+            self._cache.made[file.path] = made
 
-    def _add_link(self, shown: str, inside: bytes, path: bytes) -> None:
+    def _add_link(self, place: str, inside: bytes, path: bytes) -> None:
         target = os.readlink(path)  # noqa: PTH115  a bytes path
         here = os.path.dirname(inside)  # noqa: PTH120  a bytes path
         landing = os.path.normpath(os.path.join(here, target))  # noqa: PTH118  a bytes path
         if target.startswith(b"/") or landing == b".." or landing.startswith(b"../"):
-            self.problems.append(
-                f"{_shown(path)} is a link out of the package, to {_shown(target)}"
-            )
+            self.problems.append(f"{shown(path)} is a link out of the package, to {shown(target)}")
             return
         text = target.decode("utf-8", "surrogateescape")
-        self._take(wire.Entry(shown, wire.LINK, 0, len(target), text))
+        self._take(wire.Entry(place, wire.LINK, 0, len(target), text))
 
     def refuse_if_needed(self, job: Job) -> None:
         """DeployError with everything that was found wrong, at once."""
         if not self.problems:
             return
-        shown = "; ".join(sorted(self.problems)[:_SHOWN])
+        named = "; ".join(sorted(self.problems)[:_SHOWN])
         more = len(self.problems) - _SHOWN
         rest = f"; and {more} more" if more > 0 else ""
         raise DeployError(
-            f"the package {job.package} cannot be shipped: {shown}{rest}.",
+            f"the package {job.package} cannot be shipped: {named}{rest}.",
             remedy="Change them, or name them in .gitignore or under `exclude:`.",
         )
 
@@ -259,51 +301,7 @@ _KINDS: dict[int, str] = {
 }
 
 
-def _shown(path: bytes) -> str:
+def shown(path: bytes) -> str:
     """A path for a sentence: control characters and broken bytes are escaped."""
     text = path.decode("utf-8", "backslashreplace")
     return text if text.isprintable() else repr(text)[1:-1]
-
-
-def read_pieces(
-    bundle: Bundle, wanted: Iterable[str], *, piece_bytes: int
-) -> Iterator[tuple[bytes, int]]:
-    """Pieces of records for the wanted files, of `piece_bytes` or a little more, one by one.
-
-    With each the bytes of content in it. DeployError where a file no longer is what was hashed;
-    memory stays flat.
-    """
-    pending: list[bytes] = []
-    held = content = 0
-    for sha in wanted:
-        offset = 0
-        for part in _parts_of(bundle.sources[sha], piece_bytes):
-            pending.append(wire.record(sha, offset, part))
-            offset += len(part)
-            content += len(part)
-            held += len(pending[-1])
-            if held >= piece_bytes:
-                yield b"".join(pending), content
-                pending, held, content = [], 0, 0
-    if pending:
-        yield b"".join(pending), content
-
-
-def _parts_of(source: Source, size: int) -> Iterator[bytes]:
-    """A file's content; what it is was hashed before and is hashed again where it arrives."""
-    changed = DeployError(
-        f"{_shown(source.path)} changed while it was being sent.", remedy="Deploy again."
-    )
-    try:
-        with open(source.path, "rb") as file:  # noqa: PTH123  a bytes path
-            if identity_of(os.fstat(file.fileno())) != source.identity:
-                raise changed
-            while part := file.read(size):
-                yield part
-            if identity_of(os.fstat(file.fileno())) != source.identity:
-                raise changed
-    except OSError as exc:
-        raise DeployError(
-            f"{_shown(source.path)} cannot be read any more ({exc.strerror}).",
-            remedy="Deploy again.",
-        ) from exc

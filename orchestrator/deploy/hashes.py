@@ -28,6 +28,15 @@ def identity_of(stat: os.stat_result) -> Identity:
     return (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
+def read(path: bytes) -> str | OSError:
+    """SHA-256 of a file, hex, or why it cannot be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  a bytes path
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        return exc
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A file here that held a content when it was hashed."""
@@ -49,7 +58,7 @@ class Made:
 
 
 class HashCache:
-    """SHA-256 by path and stat; what it does not know it reads. Lives as long as the daemon."""
+    """SHA-256 by path and stat. Lives as long as the daemon."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,24 +70,22 @@ class HashCache:
         self.verdicts: dict[Any, dict[tuple[bytes, bool], bool]] = {}
         """Which paths the patterns of a folder leave out, by those patterns."""
 
-    def of(self, path: bytes, identity: Identity, now: float) -> tuple[str, bool]:
-        """SHA-256 of a file, hex, and whether it may be kept; OSError where it cannot be read.
+    def known(self, path: bytes, identity: Identity) -> str | None:
+        """SHA-256 of a file, hex, where it was read before and is the same."""
+        row = self._loaded().get(path.decode("utf-8", "surrogateescape"))
+        return str(row[0]) if row is not None and tuple(row[1:]) == identity else None
+
+    def learn(self, path: bytes, identity: Identity, digest: str, now: float) -> bool:
+        """Keep what a file was found to be, and say so; False where it is too new for that.
 
         `now`: unix seconds, from before its stat was taken.
         """
-        known = self._loaded()
-        key = path.decode("utf-8", "surrogateescape")
-        row = known.get(key)
-        if row is not None and tuple(row[1:]) == identity:
-            return str(row[0]), True
-        with open(path, "rb") as file:  # noqa: PTH123  a bytes path
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         settled = max(identity[2:]) < (now - _SETTLED_S) * 1e9
         if settled:
-            known[key] = [digest, *identity]
+            self._loaded()[path.decode("utf-8", "surrogateescape")] = [digest, *identity]
             self._unsaved += 1
             self._unsaved_bytes += identity[0]
-        return digest, settled
+        return settled
 
     def walked(self, folder: bytes, seen: set[bytes]) -> None:
         """All files of a folder were asked for: what was not is forgotten.

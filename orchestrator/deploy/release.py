@@ -13,8 +13,9 @@ from typing import Any
 
 from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Job, Release
-from orchestrator.deploy.bundle import Bundle, read_pieces
+from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.pace import Pace
+from orchestrator.deploy.pieces import read_pieces
 from orchestrator.deploy.plan import (
     OFFER_WITHIN_S,
     Caller,

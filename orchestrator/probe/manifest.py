@@ -168,9 +168,9 @@ def shrinks(raw: bytes) -> bool:
     return len(zlib.compress(look, 1)) < 0.9 * len(look)
 
 
-def record(sha256: str, offset: int, content: bytes) -> bytes:
-    """A part of one file, to be written at `offset` of its blob."""
-    return _RECORD.pack(bytes.fromhex(sha256), offset, len(content)) + content
+def record_head(sha256: str, offset: int, size: int) -> bytes:
+    """What stands before the `size` bytes of one file that belong at `offset` of its blob."""
+    return _RECORD.pack(bytes.fromhex(sha256), offset, size)
 
 
 def records(chunk: bytes | bytearray) -> Iterator[tuple[str, int, memoryview]]:

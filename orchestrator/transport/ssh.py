@@ -28,6 +28,9 @@ KEEPALIVE_S = 5.0
 KEEPALIVES_LOST = 2
 """A dead link is found after (2 + 1) * 5 s."""
 
+_CIPHERS_FIRST = "^*-gcm@openssh.com"
+"""In Python these cost a fifth of what asyncssh would take, chacha20; the others stay."""
+
 _CLOSE_WITHIN_S = 2.0
 _WRITE_BYTES = 128 * 1024
 
@@ -165,6 +168,7 @@ async def _connect(
                 config=None,
                 known_hosts=trusted,
                 server_host_key_algs=_kinds(trusted),
+                encryption_algs=_CIPHERS_FIRST,
                 host_key_alias=settings.host_key_alias,
                 client_keys=keys.pairs if keys.pairs or agent else None,
                 agent_path=agent,

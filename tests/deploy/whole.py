@@ -5,7 +5,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from orchestrator.deploy.bundle import Bundle, read_pieces
+from orchestrator.deploy.bundle import Bundle
+from orchestrator.deploy.pieces import read_pieces
 from orchestrator.probe import release
 
 Tree = dict[bytes, tuple[str, int, bytes]]
