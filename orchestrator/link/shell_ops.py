@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.core.command import STANDARD_PATH, Command, quote
 from orchestrator.core.model import Target
-from orchestrator.core.parse.nvidia_smi import QUERY, parse_samples
+from orchestrator.core.parse.nvidia_smi import QUERY, SmiOutput, looks_free, parse_samples
 from orchestrator.core.parse.tmux import PANES_FORMAT, Session, parse_sessions
 from orchestrator.core.runtimes import tmux_words
 from orchestrator.link import shell_scripts as scripts
@@ -76,11 +76,14 @@ class ShellOps:
 
     async def gpus(self) -> dict[str, Any]:
         """Samples by `nvidia-smi`, without what uses them."""
-        argv = ("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader")
-        done = await self._transport.run(Command(argv=argv), timeout_s=20.0)
-        found = parse_samples(done.stdout.decode("utf-8", "replace"))
+        found = await self._nvidia_smi()
         samples = [asdict(sample) for sample in found.samples]
         return {"source": "nvidia-smi", "samples": samples, "error": found.complaint}
+
+    async def _nvidia_smi(self) -> SmiOutput:
+        argv = ("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader")
+        done = await self._transport.run(Command(argv=argv), timeout_s=20.0)
+        return parse_samples(done.stdout.decode("utf-8", "replace"))
 
     async def sessions(self) -> tuple[Session, ...]:
         """What runs on the target's tmux server."""
@@ -182,8 +185,8 @@ class ShellOps:
         return _check("session", not taken, text, remedy)
 
     async def _gpus_idle(self) -> dict[str, Any]:
-        samples = (await self.gpus())["samples"]
-        busy = [one["index"] for one in samples if (one["memory_used_bytes"] or 0) > 64 * 1024**2]
+        samples = (await self._nvidia_smi()).samples
+        busy = [one.index for one in samples if not looks_free(one)]
         text = f"GPUs {busy} hold memory" if busy else f"{len(samples)} GPUs idle"
         return _check("gpus", not busy, text, "`nvidia-smi` on the host says who.")
 

@@ -92,8 +92,8 @@ class ShellProbe:
                     self._watches[args["watch"]] = ShellWatch(args)
                     self._stirred.set()
                     return {}
-                if op == "gpus":
-                    self._gpu_interval_s = float(args.get("interval_s") or 0.0)
+                if op == "gpus" and "interval_s" in args:
+                    self._gpu_interval_s = float(args["interval_s"])
                 return await self._ops.do(op, args)
         except TimeoutError as exc:
             raise Unreachable(

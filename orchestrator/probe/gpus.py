@@ -1,29 +1,28 @@
 """Op `gpus`: one sample of every GPU that is seen here, from NVML or else from nvidia-smi.
 
-Owns NVML's life in this program. A value that the driver does not give is None; a GPU that is
-lost is a sample with an `error` in its `extra`, never a missing one.
+Owns the choice between the two, and when a GPU counts as free.
 """
 
-import ctypes
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
-from . import smi
+from . import nvml, smi
 from .frames import Frame
-from .holders import forget_others, holder
+from .holders import forget_others
 from .ops import Progress
 
-LIBRARY = "libnvidia-ml.so.1"
-FREE_BELOW_BYTES = 1024 * 1024 * 1024
-"""Old drivers count their own reserve as used: 615 MiB on an idle H200."""
+ANSWER_WITHIN_S = 10.0
+"""A driver in trouble blocks a call for ever; the next one must not wait with it."""
 FREE_WITHIN_S = 15.0
 FOREIGN_AFTER_S = 3.0
 FREE_LOOK_S = 0.2
+IDLE_BYTES = 64 * 1024 * 1024
+"""Less than any program that computes, more than a display."""
+RESERVE_BYTES = 1024 * 1024 * 1024
+"""What a driver may keep for itself of a GPU: 615 MiB of an H200's 141 GiB."""
 
 _lock = threading.Lock()
-_nvml: Any = None
+_asked_at = 0.0
 
 
 def sample_gpus(args: Frame, _progress: Progress) -> Frame:
@@ -31,28 +30,43 @@ def sample_gpus(args: Frame, _progress: Progress) -> Frame:
 
     With `host` the PIDs that the driver gives are those of this place.
     """
-    on_host = bool(args.get("host"))
-    with _lock:
-        frame = _sample_all(on_host)
+    global _asked_at  # of whoever holds the lock
+    if not _lock.acquire(timeout=ANSWER_WITHIN_S):
+        waited_s = time.monotonic() - _asked_at
+        text = (
+            f"The NVIDIA driver has not answered a question for {waited_s:.0f} s; a GPU that fell"
+            " off its bus does so."
+        )
+        return {"source": "nvml", "samples": [], "error": text}
+    try:
+        _asked_at = time.monotonic()
+        frame = _sample_all(bool(args.get("host")))
         forget_others({one["pid"] for gpu in frame["samples"] for one in gpu["processes"]})
         return frame
+    finally:
+        _lock.release()
 
 
 def _sample_all(on_host: bool) -> Frame:
     try:
-        nvml = _load()
+        driver = nvml.load()
     except OSError:
         # No such library: nvidia-smi may still be there (it links the same one), or no GPU is.
         return smi.sample(on_host=on_host)
     except Exception as exc:  # noqa: BLE001  pynvml's errors; its module may not be imported
         return _fallback(exc, on_host)
     try:
-        count = nvml.nvmlDeviceGetCount()
-        samples = [_sample(nvml, index, on_host) for index in range(count)]
-    except nvml.NVMLError as exc:
-        _unload()
+        samples = nvml.samples(driver, on_host=on_host)
+    except driver.py.NVMLError as exc:
+        nvml.unload()
         return _fallback(exc, on_host)
-    return {"source": "nvml", "samples": samples, "error": None}
+    return {"source": "nvml", "samples": samples, "error": _lost(samples)}
+
+
+def _lost(samples: list[Frame]) -> str | None:
+    """The complaint about GPUs that do not answer any more."""
+    lost = [one for one in samples if "error" in one["extra"]]
+    return "; ".join(f"GPU {one['index']}: {one['extra']['error']}" for one in lost) or None
 
 
 def _fallback(exc: Exception, on_host: bool) -> Frame:
@@ -63,100 +77,18 @@ def _fallback(exc: Exception, on_host: bool) -> Frame:
     return frame
 
 
-def _load() -> Any:
-    """pynvml, initialised; OSError where the library is not there."""
-    global _nvml  # NVML is one per program, as its C library is
-    if _nvml is None:
-        ctypes.CDLL(LIBRARY)
-        import pynvml
+def is_free(sample: Frame) -> bool:
+    """Whether nobody uses a GPU, as far as it tells.
 
-        pynvml.nvmlInit()
-        _nvml = pynvml
-    return _nvml
-
-
-def _unload() -> None:
-    global _nvml  # as above
-    nvml, _nvml = _nvml, None
-    try:
-        nvml.nvmlShutdown()
-    except nvml.NVMLError:
-        # It is in a bad way already; the next sample starts afresh.
-        pass
-
-
-def _sample(nvml: Any, index: int, on_host: bool) -> Frame:
-    frame: Frame = {"index": index, "processes": [], "extra": {}}
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as exc:
-        frame["extra"]["error"] = str(exc)
-        return frame
-
-    def ask(question: Callable[[], Any]) -> Any:
-        try:
-            return question()
-        except nvml.NVMLError_GpuIsLost as exc:
-            frame["extra"]["error"] = str(exc)
-        except nvml.NVMLError:
-            # Not supported by this GPU, driver or permission: None says so.
-            pass
-        return None
-
-    # Version 2 leaves the driver's own reserve out, as nvidia-smi does; old drivers lack it.
-    memory = ask(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)) or ask(
-        lambda: nvml.nvmlDeviceGetMemoryInfo(handle)
+    A driver that does not tell its own reserve from what is used (`reserve_unknown`), as those
+    before 510, may show that much on an idle GPU.
+    """
+    reserve_bytes = RESERVE_BYTES if sample["extra"].get("reserve_unknown") else 0
+    used_bytes = sample.get("memory_used_bytes") or 0
+    return used_bytes <= IDLE_BYTES + reserve_bytes and not any(
+        one["memory_bytes"] is None or one["memory_bytes"] > IDLE_BYTES
+        for one in sample["processes"]
     )
-    rates = ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
-    milliwatts = ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
-    frame |= {
-        "uuid": _text(ask(lambda: nvml.nvmlDeviceGetUUID(handle))),
-        "name": _text(ask(lambda: nvml.nvmlDeviceGetName(handle))),
-        "memory_used_bytes": memory.used if memory else None,
-        "memory_total_bytes": memory.total if memory else None,
-        "utilization_percent": float(rates.gpu) if rates else None,
-        "power_w": milliwatts / 1000 if milliwatts is not None else None,
-        "temperature_c": ask(
-            lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
-        ),
-    }
-    for key, question in _extras(nvml, handle).items():
-        value = ask(question)
-        if value is not None:
-            frame["extra"][key] = value
-    frame["processes"] = _holders(ask, nvml, handle, on_host)
-    return frame
-
-
-def _extras(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
-    volatile = nvml.NVML_VOLATILE_ECC
-    corrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
-    uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    return {
-        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
-        "throttle_reasons": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
-        "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
-        "ecc_corrected": lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, corrected, volatile),
-        "ecc_uncorrected": lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, uncorrected, volatile),
-        "remapped_rows": lambda: list(nvml.nvmlDeviceGetRemappedRows(handle)),
-        "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
-        "pci": lambda: _text(nvml.nvmlDeviceGetPciInfo(handle).busId),
-        "mig": lambda: bool(nvml.nvmlDeviceGetMigMode(handle)[0]),
-    }
-
-
-def _holders(
-    ask: Callable[[Callable[[], Any]], Any], nvml: Any, handle: Any, on_host: bool
-) -> list[Frame]:
-    compute = ask(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
-    graphics = ask(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or []
-    memory = {item.pid: item.usedGpuMemory for item in [*graphics, *compute]}
-    return [holder(pid, used, on_host=on_host) for pid, used in sorted(memory.items())]
-
-
-def _text(value: Any) -> str | None:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def await_free(progress: Progress) -> tuple[float | None, list[Frame]]:
@@ -167,7 +99,7 @@ def await_free(progress: Progress) -> tuple[float | None, list[Frame]]:
         if not samples:
             return None, []
         waited = time.monotonic() - begun
-        held = [s for s in samples if (s.get("memory_used_bytes") or 0) > FREE_BELOW_BYTES]
+        held = [one for one in samples if not is_free(one)]
         if not held:
             return round(waited, 2), []
         holders = [{"gpu": s["index"], **holder} for s in held for holder in s["processes"]]

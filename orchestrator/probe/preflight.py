@@ -22,7 +22,6 @@ from .tmux import Tmux
 
 Checks = list[Frame]
 
-FREE_GPU_BYTES = 64 * 1024 * 1024
 SHARED_MEMORY_BYTES = 1024**3
 OPEN_FILES = 4096
 SKEW_S = 60.0
@@ -156,10 +155,10 @@ def _gpus(wanted: Frame) -> Checks:
 
 def _held(sample: Frame) -> str:
     """Who holds a GPU; empty where it is idle."""
-    used = sample.get("memory_used_bytes") or 0
-    holders = sample.get("processes") or []
-    if not holders and used <= FREE_GPU_BYTES:
+    if gpus.is_free(sample):
         return ""
+    used = sample.get("memory_used_bytes") or 0
+    holders = sample["processes"]
     names = ", ".join(_holder(holder) for holder in holders) or "a process not seen from here"
     return f"GPU {sample['index']} has {used / 1024**2:.0f} MiB in use by {names}"
 

@@ -142,8 +142,8 @@ class Probe:
                 self._calls.fail(None, exc)
 
     def _call(self, call: Any, op: str, frame: Frame) -> None:
-        if op == "gpus":
-            self._gpu_args = frame.get("args") or {}
+        if op == "gpus" and "interval_s" in (frame.get("args") or {}):
+            self._gpu_args = frame["args"]
             self._gpu_interval_s = float(self._gpu_args.get("interval_s") or 0.0)
             self._gpu_next = time.monotonic() + self._gpu_interval_s
         own = self._own_ops.get(op)

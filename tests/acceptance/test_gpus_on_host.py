@@ -32,9 +32,12 @@ def leave_program(lab: Lab, orch: Orch) -> int:
     return pids.pop()
 
 
-def test_memory_is_told_by_run_and_by_leftover(lab: Lab, make_orch: MakeOrch) -> None:
+@pytest.mark.parametrize("source", ["nvidia-smi", "nvml"])
+def test_memory_is_told_by_run_and_by_leftover(lab: Lab, make_orch: MakeOrch, source: str) -> None:
     """A run's process and one that container 201 forgot are told apart, with PIDs inside."""
     lab.gpus.set_idle(2)
+    if source == "nvml":
+        lab.drive()
     orch = make_orch(lab_job(lab, "python3 -m played steps --count 0"))
     run = orch.json("run", "--detach")["run"]
     of_run = orch.until(lambda: lab["200"].pids(running="-m played steps")).pop()
@@ -54,7 +57,7 @@ def test_memory_is_told_by_run_and_by_leftover(lab: Lab, make_orch: MakeOrch) ->
     assert (other["run"], other["container"]) == (None, "201")
     assert "forgotten" in other["command"]
     assert found[2**22 - 1] == {"pid": 2**22 - 1, "memory_bytes": 12 * MIB}
-    assert target(orch)["gpu_source"] == "nvidia-smi on the host"
+    assert target(orch)["gpu_source"] == f"{source} on the host"
     assert "201" in orch("top").stdout
     orch("stop", run)
 
@@ -80,3 +83,32 @@ def test_a_container_whose_host_may_not_be_entered_says_so(lab: Lab, make_orch: 
         assert target(orch)["link"] == "connected"
     finally:
         keys.write_text(plain)
+
+
+def test_a_gpu_that_is_lost_is_shown_and_not_launched_on(lab: Lab, make_orch: MakeOrch) -> None:
+    """The others are still shown; a job that wants idle GPUs is told why it is refused."""
+    lab.gpus.set_idle(2)
+    lab.drive()
+    more = "    preflight: {gpus_idle: true}\n"
+    orch = make_orch(lab_job(lab, "python3 -m played steps", more))
+    orch("daemon", "start")
+    orch.until(lambda: len(target(orch)["gpus"]) == 2)
+    lab.gpus.lose(1)
+    orch.until(lambda: target(orch)["error"])
+    assert target(orch)["error"] == "GPU 1: GPU is lost"
+    assert target(orch)["gpus"][0]["memory_used_bytes"] == 0
+    refused = orch("run", check=1)
+    assert "GPU 1: GPU is lost" in refused.stderr
+
+
+def test_an_idle_gpu_of_an_old_driver_is_idle(lab: Lab, make_orch: MakeOrch) -> None:
+    """It shows the driver's own 615 MiB as used; a program on it is named with its container."""
+    lab.gpus.set_idle(1)
+    lab.drive(470)
+    more = "    preflight: {gpus_idle: true}\n"
+    orch = make_orch(lab_job(lab, "python3 -m played steps", more))
+    orch("run")
+    forgotten = leave_program(lab, orch)
+    lab.gpus.run_on(GpuProcess(gpu=0, pid=forgotten, used_memory_mib=310, inside=True))
+    refused = orch("run", check=1)
+    assert "GPU 0 has 925 MiB in use by PID" in refused.stderr

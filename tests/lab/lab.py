@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tests.lab import cgroups, registry
+from tests.lab import cgroups, driver, registry
 from tests.lab.container import Container
 from tests.lab.gpus import Gpus
 from tests.lab.host import Host
@@ -155,7 +155,18 @@ class Lab:
         self.host.reset()
         for container in self.containers.values():
             container.reset()
+        for root in self._roots():
+            driver.remove(root)
         self.gpus.set_idle(0)
+
+    def drive(self, version: int = 580) -> None:
+        """Put NVML, as a driver of that major version has it, on the host and into containers."""
+        library = driver.build(self.folder, version)
+        for root in self._roots():
+            driver.install(root, library)
+
+    def _roots(self) -> list[Path]:
+        return [self.host.root, *(one.root for one in self.containers.values())]
 
     def __getitem__(self, container: str) -> Container:
         return self.containers[container]

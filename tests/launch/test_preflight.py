@@ -185,8 +185,9 @@ async def test_busy_gpus_are_named_with_their_use(
     tool.parent.mkdir()
     tool.write_text(
         "#!/bin/sh\n"
-        "echo '0, GPU-a, NVIDIA H200, 70000 MiB, 143771 MiB, 99 %, 300 W, 50'\n"
-        "echo '1, GPU-b, NVIDIA H200, 0 MiB, 143771 MiB, 0 %, 80 W, 30'\n"
+        "rest='580.1, 00000000:01:00.0, 700 W, 345 MHz, 3201 MHz, 0x0, 0, 0, Disabled'\n"
+        "echo '0, GPU-a, NVIDIA H200, 70000 MiB, 143771 MiB, 99 %, 300 W, 50, '$rest\n"
+        "echo '1, GPU-b, NVIDIA H200, 0 MiB, 143771 MiB, 0 %, 80 W, 30, '$rest\n"
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")

@@ -8,17 +8,24 @@ from pathlib import Path
 import pytest
 
 from orchestrator.probe import smi
-from orchestrator.probe.gpus import sample_gpus
+from orchestrator.probe.gpus import is_free, sample_gpus
 
 CAPTURES = Path(__file__).parent.parent / "captures" / "nvidia_smi"
 MIB = 1024 * 1024
 
 
-def install(folder: Path, text: str, status: int = 0) -> None:
-    """A stand-in for nvidia-smi that plays a text."""
+def install(folder: Path, text: str, status: int = 0, lacks: str = "no such column") -> None:
+    """A stand-in for nvidia-smi that plays a text; asked for a column that it `lacks`, it refuses.
+
+    What it says then, and its status, are those of driver 580.
+    """
     (folder / "said.txt").write_text(text)
     program = folder / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat {folder}/said.txt\nexit {status}\n")
+    program.write_text(
+        f"#!/bin/sh\ncase $* in\n*{lacks!r}*)\n"
+        f"  printf 'Field \"%s\" is not a valid field to query.\\n\\n' '{lacks}'; exit 2;;\n"
+        f"*) cat {folder}/said.txt; exit {status};;\nesac\n"
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
@@ -57,7 +64,16 @@ def test_a_recorded_h200_is_read():
         "power_w": 86.54,
         "temperature_c": 40.0,
         "processes": [],
-        "extra": {},
+        "extra": {
+            "pci": "00000000:00:06.0",
+            "power_limit_w": 700.0,
+            "sm_clock_mhz": 375,
+            "memory_clock_mhz": 3201,
+            "throttle_reasons": 1,
+            "ecc_corrected": 0,
+            "ecc_uncorrected": 0,
+            "mig": False,
+        },
     }
 
 
@@ -67,6 +83,9 @@ def test_what_a_gpu_does_not_say_is_none():
     assert [sample["memory_used_bytes"] for sample in samples] == [None, 11 * MIB, None]
     assert [sample["power_w"] for sample in samples] == [None, None, None]
     assert samples[1]["utilization_percent"] is None
+    assert samples[1]["extra"]["sm_clock_mhz"] == 208
+    assert "ecc_uncorrected" not in samples[1]["extra"]
+    assert samples[2]["extra"] == {"error": "GPU is lost"}
 
 
 def test_nvidia_smi_is_asked_where_nvml_is_not_there(path: Path):
@@ -90,6 +109,18 @@ def test_rows_and_complaint_of_one_call_are_both_kept(path: Path):
     frame = sample_gpus({}, nothing)
     assert [sample["index"] for sample in frame["samples"]] == [0]
     assert "GPU is lost" in frame["error"]
+
+
+def test_columns_that_an_old_driver_does_not_know_are_left_out(path: Path):
+    """It refuses the whole question for one; the rest is asked again."""
+    text = (CAPTURES / "driver-390-k80.txt").read_text()
+    install(path, text, lacks="mig.mode.current")
+    frame = sample_gpus({}, nothing)
+    assert frame["error"] is None
+    idle, busy = frame["samples"]
+    assert (idle["power_w"], busy["extra"]["ecc_uncorrected"]) == (26.33, 1)
+    assert (is_free(idle), is_free({**busy, "memory_used_bytes": 9_000 * MIB})) == (True, False)
+    assert "mig" not in idle["extra"]
 
 
 def test_a_machine_without_gpus_is_no_error(

@@ -9,7 +9,7 @@ import pytest
 import orchestrator.probe
 from orchestrator.core import contract
 from orchestrator.core.parse import nvidia_smi
-from orchestrator.probe import names, smi
+from orchestrator.probe import gpus, names, smi
 
 PROBE = Path(orchestrator.probe.__file__).parent
 
@@ -21,8 +21,14 @@ def test_the_files_of_an_attempt_have_one_name():
 
 
 def test_nvidia_smi_is_asked_the_same_question():
-    """With the probe and without it a sample has the same columns."""
-    assert smi.QUERY == nvidia_smi.QUERY
+    """Without the probe a sample has fewer columns, and the same ones first."""
+    columns = tuple(nvidia_smi.QUERY.split(","))
+    assert smi.COLUMNS[: len(columns)] == columns
+    assert smi.RESERVE_APART == nvidia_smi.RESERVE_APART
+    assert (gpus.IDLE_BYTES, gpus.RESERVE_BYTES) == (
+        nvidia_smi.IDLE_BYTES,
+        nvidia_smi.RESERVE_BYTES,
+    )
 
 
 @pytest.mark.parametrize("path", sorted(PROBE.glob("*.py")), ids=lambda path: path.name)

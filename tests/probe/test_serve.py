@@ -147,3 +147,12 @@ def test_an_unwatched_attempt_sends_nothing_more(probe: Driver, a_run: Run):
 def test_every_op_has_its_function(op: str):
     """The table of ops names modules that are there and know them."""
     assert callable(op_of(op))
+
+
+def test_one_sample_in_between_does_not_stop_the_stream_of_them(probe: Driver):
+    """Evidence and `doctor` ask once; what was asked for every so often still comes."""
+    probe.call("gpus", interval_s=0.05)
+    probe.kind("gpus")
+    probe.call("gpus")
+    seen = len(probe.frames)
+    eventually(lambda: any(one["kind"] == "gpus" for one in probe.frames[seen:]), "samples go on")

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 
 from orchestrator.core.model import GpuSample
 
-QUERY = "index,uuid,name,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu"
+QUERY = (
+    "index,uuid,name,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,"
+    "driver_version,pci.bus_id,power.limit"
+)
 """Understood by every driver since 2014."""
+RESERVE_APART = 510
+"""Drivers before this one do not tell their own reserve of memory from what is used."""
+
+IDLE_BYTES = 64 * 1024 * 1024
+"""Less than any program that computes, more than a display."""
+RESERVE_BYTES = 1024 * 1024 * 1024
+"""What a driver may keep for itself of a GPU: 615 MiB of an H200's 141 GiB."""
 
 _MIB = 1024 * 1024
 
@@ -36,6 +46,12 @@ def parse_samples(text: str, query: str = QUERY) -> SmiOutput:
     return SmiOutput(samples=tuple(samples), complaint="\n".join(rest) or None)
 
 
+def looks_free(sample: GpuSample) -> bool:
+    """Whether so little memory is used that no program that computes is on it."""
+    reserve_bytes = RESERVE_BYTES if sample.extra.get("reserve_unknown") else 0
+    return (sample.memory_used_bytes or 0) <= IDLE_BYTES + reserve_bytes
+
+
 def _sample(row: dict[str, str]) -> GpuSample:
     return GpuSample(
         index=int(row["index"]),
@@ -46,7 +62,18 @@ def _sample(row: dict[str, str]) -> GpuSample:
         utilization_percent=_number(row.get("utilization.gpu")),
         power_w=_number(row.get("power.draw")),
         temperature_c=_number(row.get("temperature.gpu")),
+        extra={key: value for key, value in _extra(row).items() if value is not None},
     )
+
+
+def _extra(row: dict[str, str]) -> dict[str, str | float | bool | None]:
+    """Under the names that the probe has for them; None where not told."""
+    driver = (_text(row.get("driver_version")) or "").partition(".")[0]
+    return {
+        "reserve_unknown": True if driver.isdigit() and int(driver) < RESERVE_APART else None,
+        "pci": _text(row.get("pci.bus_id")),
+        "power_limit_w": _number(row.get("power.limit")),
+    }
 
 
 def _text(cell: str | None) -> str | None:

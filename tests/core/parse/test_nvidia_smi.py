@@ -1,12 +1,18 @@
 """`nvidia-smi` CSV as samples: recorded output, complaints, values that are none."""
 
+import dataclasses
 from pathlib import Path
 
 from orchestrator.core.model import GpuSample
-from orchestrator.core.parse.nvidia_smi import parse_samples
+from orchestrator.core.parse.nvidia_smi import QUERY, looks_free, parse_samples
 
 CAPTURES = Path(__file__).parents[2] / "captures" / "nvidia_smi"
 MIB = 1024 * 1024
+ALL = (
+    f"{QUERY},clocks.sm,clocks.mem,clocks_throttle_reasons.active,"
+    "ecc.errors.corrected.volatile.total,ecc.errors.uncorrected.volatile.total,mig.mode.current"
+)
+"""The columns of the recordings, which are the probe's."""
 
 
 def read(name: str) -> str:
@@ -16,7 +22,7 @@ def read(name: str) -> str:
 
 def test_a_recorded_h200_is_read():
     """Units are taken off, MiB become bytes."""
-    output = parse_samples(read("h200-query.txt"))
+    output = parse_samples(read("h200-query.txt"), ALL)
     assert output.complaint is None
     assert output.samples[1] == GpuSample(
         index=1,
@@ -27,6 +33,7 @@ def test_a_recorded_h200_is_read():
         utilization_percent=0.0,
         power_w=94.5,
         temperature_c=38.0,
+        extra={"pci": "00000000:00:07.0", "power_limit_w": 700.0},
     )
 
 
@@ -41,7 +48,7 @@ def test_a_shorter_query_leaves_the_rest_unknown():
 
 def test_what_a_gpu_does_not_say_is_none():
     """`[N/A]`, `[Not Supported]`, `ERR!`, `[GPU is lost]` are no zeros and no text."""
-    first, second, third = parse_samples(read("unknown-values.txt")).samples
+    first, second, third = parse_samples(read("unknown-values.txt"), ALL).samples
     assert first.memory_used_bytes is None
     assert first.utilization_percent is None
     assert second.memory_used_bytes == 11 * MIB
@@ -59,7 +66,7 @@ def test_a_driver_mismatch_is_a_complaint_without_samples():
 
 def test_a_lost_gpu_does_not_hide_the_others():
     """Rows and complaint of one call are both kept."""
-    output = parse_samples(read("lost-gpu.txt"))
+    output = parse_samples(read("lost-gpu.txt"), ALL)
     assert [sample.memory_used_bytes for sample in output.samples] == [81559 * MIB]
     assert output.complaint is not None
     assert "GPU is lost" in output.complaint
@@ -77,3 +84,16 @@ def test_a_number_in_words_is_unknown():
     text = "0, 5 MiB, lots"
     (sample,) = parse_samples(text, "index,memory.used,utilization.gpu").samples
     assert (sample.memory_used_bytes, sample.utilization_percent) == (5 * MIB, None)
+
+
+def test_an_old_driver_may_show_its_own_reserve_as_used():
+    """A card with nothing but that on it looks free; one with a program does not."""
+    text = read("driver-390-k80.txt")
+    query = ALL.removesuffix(",mig.mode.current")
+    idle, busy = parse_samples(text, query).samples
+    assert (idle.extra["reserve_unknown"], looks_free(idle)) == (True, True)
+    assert looks_free(dataclasses.replace(idle, memory_used_bytes=615 * MIB))
+    assert not looks_free(dataclasses.replace(busy, memory_used_bytes=9_000 * MIB))
+    (new,) = parse_samples(read("h200-query.txt").splitlines()[0], ALL).samples
+    assert looks_free(new)
+    assert not looks_free(dataclasses.replace(new, memory_used_bytes=615 * MIB))
