@@ -14,6 +14,10 @@ from orchestrator.probe.frames import CHUNK_BYTES, WINDOW_BYTES, BadFrame, Frame
 _LATE_BYTES = 2 * WINDOW_BYTES
 """A probe keeps to WINDOW_BYTES for each of two streams; one that does not is cut off."""
 
+ACK_BYTES = WINDOW_BYTES // 8
+"""What is stored is told in steps of this size: an answer to each line costs both sides as much
+again as the line."""
+
 _MOST_FRAMES = 20_000
 _SUFFIX = "_offset"
 
@@ -101,12 +105,15 @@ class Watch(_Queue):
             if key.endswith(_SUFFIX)
         }
         self._come = dict(self._handed)
+        self._acked = dict(self._handed)
         self._waiting_bytes = 0
         self._over = False
 
     async def ack(self, stream: str, offset: int) -> None:
-        """Say that all before `offset` is stored, so that the probe sends more."""
-        await self._sender.acknowledge(self.name, stream, offset)
+        """Say that all before `offset` is stored; the probe hears of it well before it waits."""
+        if offset - self._acked[stream] >= ACK_BYTES:
+            self._acked[stream] = offset
+            await self._sender.acknowledge(self.name, stream, offset)
 
     async def close(self) -> None:
         """End the watch here and on the probe."""
@@ -123,6 +130,7 @@ class Watch(_Queue):
         self._frames.clear()
         self._waiting_bytes = 0
         self._come = dict(self._handed)
+        self._acked = dict(self._handed)
         offsets = {f"{stream}{_SUFFIX}": offset for stream, offset in self._handed.items()}
         return {**self._args, **offsets, "watch": self.name}
 
@@ -171,6 +179,7 @@ class Watch(_Queue):
                 self._handed[frame["stream"]] = frame["offset"] + len(frame["data"])
             case "gap":
                 self._handed[frame["stream"]] = frame["next"]
+                self._acked[frame["stream"]] = min(self._acked[frame["stream"]], frame["next"])
             case "exit" | "gone":
                 self._over = True
             case _:

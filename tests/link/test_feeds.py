@@ -68,11 +68,35 @@ async def test_bytes_come_in_order_and_joined(there: FakeTarget, link: Link) -> 
 
 
 async def test_acks_open_the_window(there: FakeTarget, link: Link) -> None:
-    """What the subscriber has stored is passed on to the probe."""
+    """What the subscriber has stored is passed on to the probe, long before its window is full."""
     watch = await link.watch("w", **ARGS)
-    await watch.ack("log", 106)
+    end = 100 + WINDOW_BYTES // 4
+    await watch.ack("log", end)
     await until(lambda: bool(there.probe.acks))
-    assert there.probe.acks == [{"kind": "ack", "watch": "w", "stream": "log", "offset": 106}]
+    assert there.probe.acks == [{"kind": "ack", "watch": "w", "stream": "log", "offset": end}]
+
+
+async def test_a_line_is_not_acknowledged_alone(there: FakeTarget, link: Link) -> None:
+    """A thousand short lines cost no frame back, and their sum is told once it matters."""
+    watch = await link.watch("w", **ARGS)
+    for number in range(1000):
+        await watch.ack("log", 100 + 60 * number)
+    assert await link.call("gpus") == {}
+    assert there.probe.acks == []
+    for number in range(1, 11):
+        await watch.ack("log", 100 + number * WINDOW_BYTES // 10)
+    assert await link.call("gpus") == {}
+    assert 0 < len(there.probe.acks) < 10
+
+
+async def test_a_file_that_begins_anew_is_acknowledged_anew(there: FakeTarget, link: Link) -> None:
+    """Behind a gap that leads to the file's beginning the count begins there as well."""
+    watch = await link.watch("w", log_offset=10 * WINDOW_BYTES)
+    gap = {"offset": 10 * WINDOW_BYTES, "size": 0, "reason": "truncated", "next": 0}
+    there.probe.send(kind="gap", watch="w", stream="log", **gap)
+    await take(watch, 1)
+    await watch.ack("log", WINDOW_BYTES)
+    await until(lambda: bool(there.probe.acks))
 
 
 async def test_reconnect_goes_on_where_it_was(there: FakeTarget, link: Link) -> None:
