@@ -146,10 +146,6 @@ class IncidentView(TypedDict):
     finding: dict[str, Any]
 
 
-class SilenceView(TypedDict):
-    """Alerts that nobody wants to hear: those whose labels have all values of `match`."""
-
-    id: str | None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
     """One thing that happened to a run."""
@@ -168,6 +164,10 @@ class TimelineEvent:
         return asdict(self)
 
 
+class SilenceView(TypedDict):
+    """Alerts that nobody wants to hear: those whose labels have all values of `match`."""
+
+    id: str | None
     """None: from the inventory, and only an edit of it ends the silence."""
     match: dict[str, str]
     until: float | None
