@@ -14,6 +14,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/runs/RUN/log?[attempt=][offset=][size=][tail=LINES][since=UNIX]
                                          raw bytes; headers X-Orch-Offset, X-Orch-Size, X-Orch-Attempt
     GET  /v1/runs/RUN/follow[?offset=][tail=LINES][since=UNIX]   stream: run, log, gap, incident, link, end
+    GET  /v1/runs/RUN/search?words=&way=down|up[&offset=][&attempt=]     stream: progress{attempt, offset}, then
+                                         found{attempt, offset} of the nearest line that matches, or none{attempt}
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
     GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
@@ -29,7 +31,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          deployed{job, target, release, path, switched, seconds}, done
     POST /v1/run {job, why, replace, env, args, force, deploy}
                                          stream: warning{text}, deploy's, stopping{run}, ended{...stop's}, preflight{checks},
-                                         launching, stored{run}; a client that leaves before `launching` gets no run
+                                         launching, stored{run, nodes}; a client that leaves before `launching` gets no
+                                         run; `nodes` are the runs of all targets, `run` is that of the first
     POST /v1/repeat {...run's, count, until_crash, cold_cache}
                                          stream: run's for each trial, trial{number, count, crashed, run}, rate{RATE}
     GET  /v1/compare?job=JOB&a=A&b=B     {job, a: {release, RATE}, b: {release, RATE}, p, text}; A and B: a release or RUN
@@ -103,6 +106,10 @@ class RunView(TypedDict):
     log_bytes: int
     detached: bool
     forced: bool
+    group: str | None
+    """What the runs of one launch over several targets share; None for a run of one target."""
+    node: int
+    """Which of them it is; 0 is the one that the job's name means."""
 
 
 class TargetView(TypedDict):

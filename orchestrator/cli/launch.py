@@ -60,6 +60,11 @@ def _launch(client: Client, options: argparse.Namespace, leaving: Leaving) -> di
     for message in client.stream("POST", "/v1/run", _body(options)):
         if message["kind"] == "stored":
             stored = message["run"]
+            nodes = message.get("nodes") or []  # a daemon of older code knows none
+            if len(nodes) > 1 and not options.json:
+                output.say(
+                    *(f"node {one['node']}: {one['id']} on {one['target']}" for one in nodes)
+                )
         elif message["kind"] == "launching":
             leaving.wait_for_it()
         elif not news.show(message):

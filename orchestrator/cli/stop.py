@@ -17,16 +17,18 @@ def stop(options: argparse.Namespace) -> int:
         return _direct(options)
     body = {} if options.grace is None else {"grace_s": options.grace}
     client = connect(options)
-    last: Mapping[str, Any] = {}
+    ended: list[dict[str, Any]] = []
     for message in client.stream("POST", f"/v1/runs/{quoted(options.run)}/stop", body):
-        last = message
-        if not options.json and message["kind"] == "stopping":
+        if message["kind"] == "stopping" and not options.json:
             output.note(f"stopping {message['run']['id']}")
+        elif message["kind"] == "stopped":
+            ended.append({key: value for key, value in message.items() if key != "kind"})
+            if not options.json:
+                output.say(stopped_text(message))
     if options.json:
-        output.print_json({key: value for key, value in last.items() if key != "kind"})
-    else:
-        output.say(stopped_text(last))
-    return 1 if last.get("remaining") else 0
+        ended.sort(key=lambda one: one["run"].get("node", 0))
+        output.print_json({**ended[0], **({"nodes": ended} if len(ended) > 1 else {})})
+    return 1 if any(one.get("remaining") for one in ended) else 0
 
 
 def _direct(options: argparse.Namespace) -> int:

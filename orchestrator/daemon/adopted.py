@@ -53,12 +53,10 @@ async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
     if said is not None:
         return job_for(said, inventory)
     job, target = inventory.jobs.get(run.job), inventory.targets.get(run.target)
-    if job is not None and any(one.name == run.target for one in job.targets):
-        return job
     if target is None:
         return None
     if job is not None:
-        # The job goes elsewhere now; this run is where it was started, and is not there.
+        # A run is on one of the job's targets, and stays there when the job goes elsewhere.
         return replace(job, targets=(target,))
     return Job(
         name=run.job,

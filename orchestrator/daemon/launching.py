@@ -1,16 +1,18 @@
 """`orch run` and `orch stop` as a person asks for them, step by step, with news of each.
 
 It owns their order: checks that need no target, deploy where the tree differs, `--replace`,
-preflight, and the run stored with its launch; from there on the run's supervisor has it.
+preflight, and the run stored with its launch; from there on the run's supervisor has it. A job of
+several targets gets a run on each (nodes.py).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from orchestrator.core.errors import UsageError
+from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
-from orchestrator.daemon import shipping
+from orchestrator.daemon import nodes, shipping
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.launch.preflight import LastGood, preflight, require
@@ -63,40 +65,87 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     with shipping.only_one(parts, job.name):
         async for message in _ship(parts, job, request):
             yield message
-        release = await _release(parts, job, request)
+        singles = [shipping.on_target(job, target) for target in job.targets]
+        drafts = [await _node(parts, single, request) for single in singles]
         if request.replace:
             async for message in _stop_others(parts, job):
                 yield message
-        draft = _draft(parts, job, release, request)
-        link = parts.fleet.link(job.target)
-        good = await _last_good(parts, job)
-        asked = _replacing(job) if request.replace else job
-        now = parts.clock.now()
-        live = tuple(run.id for run in await parts.store.runs.list(job=job.name, live=True))
-        checks = await preflight(link, asked, draft, release, now=now, good=good, live=live)
+        checks = await _checks(parts, drafts, request)
         yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
             require(checks)
         # Whoever asked and has left meanwhile gets no run: this cannot be told, and ends us.
         yield {"kind": "launching"}
-        stored = await parts.store.runs.create(replace(draft, forced=bool(refused)))
+        stored = await _store(parts, drafts, request, forced=bool(refused))
+        for node, run in zip(drafts, stored, strict=True):
+            await parts.crew.begin(run, node.job)
+        views = [await parts.crew.view(run.id) for run in stored]
+        yield {"kind": "stored", "run": views[0], "nodes": views}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """What is to be launched on one target."""
+
+    job: Job
+    release: Release | None
+    draft: Run
+
+
+async def _node(parts: Parts, job: Job, request: RunRequest) -> _Node:
+    release = await _release(parts, job, request)
+    return _Node(job=job, release=release, draft=_draft(parts, job, release, request))
+
+
+async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tuple[Check, ...]:
+    """All checks of all targets, asked side by side."""
+    name, several = drafts[0].job.name, len(drafts) > 1
+    live = tuple(run.id for run in await parts.store.runs.list(job=name, live=True))
+    good = await _last_good(parts, drafts[0].job)
+
+    async def of(node: _Node) -> list[Check]:
+        asked = _replacing(node.job) if request.replace else node.job
+        now, link = parts.clock.now(), parts.fleet.link(node.job.target)
+        found = await preflight(
+            link, asked, node.draft, node.release, now=now, good=good, live=live
+        )
+        place = f"{node.job.target.name}: " if several else ""
+        return [replace(check, text=f"{place}{check.text}") for check in found]
+
+    found = await asyncio.gather(*(of(node) for node in drafts))
+    return tuple(check for checks in found for check in checks)
+
+
+async def _store(
+    parts: Parts, drafts: list[_Node], request: RunRequest, *, forced: bool
+) -> list[Run]:
+    """The runs with their numbers, node 0 first; its number is the newest, so that JOB means it."""
+    group, count = drafts[0].draft.uid, len(drafts)
+    stored: list[Run] = []
+    for rank, node in reversed(list(enumerate(drafts))):
+        env = {**node.draft.env, **nodes.node_env(group, rank, count)}
+        run = await parts.store.runs.create(replace(node.draft, forced=forced, env=env))
         if request.cold_cache:
-            stored = replace(stored, env={**stored.env, **cold_caches(stored.directory)})
-            await parts.store.runs.put(stored)
-        await note_command(parts, stored.id, "run", **({"why": request.why} if request.why else {}))
-        await parts.crew.begin(stored, job)
-        yield {"kind": "stored", "run": await parts.crew.view(stored.id)}
+            run = replace(run, env={**run.env, **cold_caches(run.directory)})
+            await parts.store.runs.put(run)
+        await note_command(parts, run.id, "run", **({"why": request.why} if request.why else {}))
+        stored.insert(0, run)
+    return stored
 
 
 async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerator[Message, None]:
     """The stream of `orch stop`."""
     found = await parts.store.runs.find(words)
-    if found.state.ended:
+    live = await nodes.live_nodes(parts.store, found)
+    if not live:
         yield {"kind": "stopped", "run": await parts.crew.view(found.id), "already": True}
         return
-    yield {"kind": "stopping", "run": await parts.crew.view(found.id)}
-    yield await _stopped(parts, found, DEFAULT_GRACE_S if grace_s is None else grace_s)
+    for run in live:
+        yield {"kind": "stopping", "run": await parts.crew.view(run.id)}
+    grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
+    for ended in asyncio.as_completed([_stopped(parts, run, grace_s) for run in live]):
+        yield await ended
 
 
 async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:

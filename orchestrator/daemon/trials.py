@@ -15,6 +15,7 @@ from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Job, Run, RunState
 from orchestrator.daemon import following, launching, shipping
 from orchestrator.daemon.launching import RunRequest
+from orchestrator.daemon.nodes import rank_of
 from orchestrator.daemon.parts import Parts
 from orchestrator.deploy import release as releases
 
@@ -85,7 +86,8 @@ async def compare(parts: Parts, query: Mapping[str, str]) -> Message:
     sides = []
     for words in (query.get("a") or "", query.get("b") or ""):
         digest = await _release_of(parts, job, words)
-        runs = [run for run in await parts.store.runs.list(job=job.name) if run.release == digest]
+        every = await parts.store.runs.list(job=job.name)
+        runs = [run for run in every if run.release == digest and not rank_of(run.env)]
         sides.append({"release": digest, **await _rate(parts, runs)})
     first, second = (crash_rate(one["crashes"], one["trials"]) for one in sides)
     return {

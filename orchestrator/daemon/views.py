@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from orchestrator.api import messages
 from orchestrator.core.model import GpuSample, Incident, LinkState, Run, Target
+from orchestrator.daemon import nodes
 
 
 def run_view(
@@ -38,6 +39,8 @@ def run_view(
         log_bytes=log_bytes,
         detached=detached,
         forced=run.forced,
+        group=run.env.get(nodes.GROUP),
+        node=nodes.rank_of(run.env),
     )
 
 

@@ -146,6 +146,10 @@ def _clean_one(path: str, name: str) -> None:
             os.close(fd)
 
 
+class _Busy(OpError):
+    """Another probe is sending this very release."""
+
+
 # What this process is deploying: incoming folder -> the lock that it holds on it.
 _claims: dict[str, int] = {}
 # Deploys that were given up, and why: what of theirs is still on its way makes no folder anew.
@@ -160,16 +164,24 @@ def claim(workdir: Workdir, digest: str, deploy: int) -> str:
     number of the deploy that asks.
     """
     path = workdir.incoming(digest)
-    with _guard:
-        if (path, deploy) in _given_up:
-            raise _given_up[path, deploy]
-        if path in _claims and os.path.isdir(path):
-            return path
-        _let_go(path)
-        with workdir.exclusively():
-            _claims[path] = _take(path)
-            workdir.clean(keep=digest)
-        return path
+    deadline = time.monotonic() + _TURN_S
+    while True:
+        try:
+            with _guard:
+                if (path, deploy) in _given_up:
+                    raise _given_up[path, deploy]
+                if path in _claims and os.path.isdir(path):
+                    return path
+                _let_go(path)
+                with workdir.exclusively():
+                    _claims[path] = _take(path)
+                    workdir.clean(keep=digest)
+                return path
+        except _Busy:
+            # Two targets may share this folder, and be deployed to side by side.
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = None) -> None:
@@ -208,7 +220,7 @@ def _take(path: str) -> int:
         return fd
     if fd is not None:
         os.close(fd)
-    raise OpError(
+    raise _Busy(
         "DeployError",
         f"another deploy of this very release is sending to {path}.",
         "Wait until it has ended, then deploy again.",
