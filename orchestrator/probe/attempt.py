@@ -30,6 +30,8 @@ QUIET_ROUNDS = 10
 QUIET_ROUND_S = 0.05
 DRAIN_S = 3.0
 LAST_RETRY_S = 5.0
+MOST_ORPHANS = 100
+"""The record must fit into what was reserved for it."""
 
 
 def main(directory: str) -> int:
@@ -65,6 +67,7 @@ class Relay:
         self._memory = own_group()
         self._oom_kills = self._memory.oom_kills
         self._started_at = time.time()
+        child.adopt_orphans()
         self._pid, self._master = child.start(spec["argv"], spec["env"], spec["cwd"])
         self._start = procfs.start_time(self._pid) or 0
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -235,14 +238,16 @@ class Relay:
             self._poke(POKE_RECORD)
 
     def _reap(self, now: float) -> None:
-        if self._status is not None:
-            return
-        pid, status = os.waitpid(self._pid, os.WNOHANG)
-        if pid:
-            self._status = os.waitstatus_to_exitcode(status)
-            self._ended_at = time.time()
-            self._ended = now
-            self._listen_again()
+        """Of the program, and of the orphans that it left to us."""
+        while self._status is None:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            if pid == self._pid:
+                self._status = os.waitstatus_to_exitcode(status)
+                self._ended_at = time.time()
+                self._ended = now
+                self._listen_again()
 
     def _show(self, now: float) -> None:
         if self._pane.wants(now) == 0.0:
@@ -277,6 +282,7 @@ class Relay:
             "dropped_bytes": self._log.dropped_bytes,
             "oom_kills": self._killed_for_memory(),
             "memory_limit_bytes": self._memory.limit_bytes,
+            "orphans": procfs.children(os.getpid())[:MOST_ORPHANS],
         }
         write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
         self._poke(POKE_RECORD)

@@ -1,11 +1,14 @@
-"""What belongs to a run: by descent, by terminal session, and by the environment it carries."""
+"""What belongs to a run: by descent, by terminal session, and by the environment it carries.
+
+The relay above a program adopts what the program leaves, so that descent holds for all of it.
+"""
 
 import os
 
 from . import procfs
 from .files import read_record
 from .frames import Frame
-from .names import ATTEMPT_FILE
+from .names import ATTEMPT_FILE, EXIT_FILE
 
 
 def carries(environment: dict[str, str], run: str, uid: str) -> bool:
@@ -24,7 +27,7 @@ class Belonging:
         record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE)) if attempt_dir else None
         self.program = _identity(record, "pid", "start")
         self.relay = _identity(record, "relay_pid", "relay_start")
-        self._known: set[tuple[int, int]] = set()
+        self._known = orphans_of(attempt_dir) if attempt_dir else set()
 
     def living(self) -> dict[int, procfs.Stat]:
         """Everything of the run but its relay, by PID; zombies are dead."""
@@ -32,6 +35,9 @@ class Belonging:
         roots = set(self._pane_pids)
         # Once known, always ours: an environment can be unreadable, a parent can die.
         roots |= {pid for pid, start in self._known if pid in table and table[pid].start == start}
+        if self.relay is not None and procfs.lives(*self.relay):
+            # It adopts what hides: forked twice, in another session, with another environment.
+            roots.add(self.relay[0])
         if self.program is not None:
             pid, start = self.program
             if pid in table and table[pid].start == start:
@@ -56,6 +62,14 @@ class Belonging:
             spared.add(pid)
             pid = table[pid].parent
         return spared
+
+
+def orphans_of(attempt_dir: str) -> set[tuple[int, int]]:
+    """PID and start of what lived on under the relay when an attempt ended."""
+    record = read_record(os.path.join(attempt_dir, EXIT_FILE))
+    if record is None or record.get("boot_id") != procfs.boot_id():
+        return set()
+    return {(int(pid), int(start)) for pid, start in record.get("orphans") or ()}
 
 
 def _identity(record: Frame | None, pid: str, start: str) -> tuple[int, int] | None:

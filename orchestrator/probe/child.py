@@ -4,6 +4,7 @@ Owns the step from spec to PID. The program gets default signals, its own sessio
 200 columns and 50 rows, whoever looks at the pane.
 """
 
+import ctypes
 import fcntl
 import os
 import signal
@@ -14,6 +15,15 @@ COLUMNS = 200
 ROWS = 50
 NOT_FOUND = 127
 NOT_RUNNABLE = 126
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies: whatever hides, it stays ours.
+
+    Who calls this has to reap them. A kernel that does not know it leaves things as they are.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def start(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int]:

@@ -76,6 +76,11 @@ def every() -> Iterator[Stat]:
                 yield found
 
 
+def children(pid: int) -> list[tuple[int, int]]:
+    """PID and start of each living child of a PID."""
+    return [(one.pid, one.start) for one in every() if one.parent == pid and one.state != ZOMBIE]
+
+
 def environment(pid: int) -> dict[str, str]:
     """The environment a PID was started with; empty where we may not read it."""
     try:

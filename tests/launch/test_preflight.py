@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from orchestrator.core.errors import Check, PreflightRefused
 from orchestrator.core.model import Host, Job, PreflightPolicy, Run, RunState, Target
 from orchestrator.launch.preflight import LastGood, preflight, refusal, require
+from orchestrator.probe import procfs
 from tests.conftest import TmuxCall
 from tests.deploy.caller import NearCaller
 
@@ -167,6 +169,25 @@ async def test_nothing_is_stopped_while_another_run_holds_the_session(
     assert not found["session"].ok
     assert not found["processes"].ok
     assert stale.poll() is None
+
+
+async def test_what_hid_from_an_earlier_run_is_known_by_its_exit_record(
+    job: Job, run: Run, tmux: TmuxCall
+) -> None:
+    """It carries nothing of the run; the relay that adopted it wrote down its PID and start."""
+    with subprocess.Popen(["sleep", "100"], env={}) as hidden:
+        start = procfs.start_time(hidden.pid)
+        folder = Path(job.workdir) / "runs" / "dflash-1.other" / "1"
+        folder.mkdir(parents=True)
+        orphans = [[hidden.pid, start], [hidden.pid, 1], [2**22 - 1, 5]]
+        record = {"code": 0, "boot_id": procfs.boot_id(), "orphans": orphans}
+        (folder / "exit.json").write_text(json.dumps(record))
+        refused = (await checked(job, run))["processes"]
+        assert not refused.ok
+        assert refused.text == f"1 left of earlier runs: {hidden.pid} (dflash-1: sleep 100)"
+        found = await checked(with_policy(job, stale_processes="stop"), run)
+        assert found["processes"].ok
+        assert hidden.wait(20) == -15
 
 
 async def test_processes_of_another_state_folder_are_not_ours(

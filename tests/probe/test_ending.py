@@ -44,6 +44,69 @@ def _carriers(run: Run) -> list[int]:
     return [pid for pid in living if procfs.environment(pid).get("ORCH_RUN_DIR") == folder]
 
 
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for fd in (0, 1, 2):
+            os.close(fd)
+        os.execve("/bin/sleep", ["sleep", sys.argv[1]], {})
+    os._exit(0)
+os.wait()
+print("ready", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def _sleepers(word: str) -> list[int]:
+    """PIDs of `sleep WORD` that live."""
+    living = [entry.pid for entry in procfs.every() if entry.state != procfs.ZOMBIE]
+    return [pid for pid in living if procfs.command_line(pid) == f"sleep {word}"]
+
+
+def test_a_daemon_that_hides_from_its_run_is_ended_with_it(probe: Driver, a_run: Run, python: str):
+    """Forked twice, in a session of its own, with an empty environment, and no parent but one."""
+    word = f"1000.{os.getpid()}1"
+    probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "1000"))
+    probe.call("watch", **a_run.watch())
+    probe.until_stream(a_run.run, lambda log: b"ready" in log)
+    (hidden,) = eventually(lambda: _sleepers(word), "the daemon is up")
+    ended = probe.call("end", **a_run.end(grace_s=5.0))
+    assert (hidden in ended["ended"], ended["remaining"]) == (True, [])
+    assert _sleepers(word) == []
+
+
+def test_a_daemon_that_outlived_its_run_is_still_known_as_the_runs(
+    probe: Driver, a_run: Run, python: str
+):
+    """The relay has gone by then; what it wrote down names it, PID and start."""
+    word = f"1000.{os.getpid()}2"
+    probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "0"))
+    probe.call("watch", **a_run.watch())
+    assert probe.kind("exit")["record"]["code"] == 0
+    (hidden,) = _sleepers(word)
+    ended = probe.call("end", **a_run.end(grace_s=5.0))
+    assert (ended["ended"], ended["remaining"]) == ([hidden], [])
+    assert _sleepers(word) == []
+
+
+def test_orphans_that_end_do_not_pile_up_under_the_relay(probe: Driver, a_run: Run):
+    """Whoever adopts must reap; the program's own end is told right all the same."""
+    program = "for n in 1 2 3 4 5; do (sleep 0.2 &) ; done; echo ready; sleep 1000"
+    probe.call("launch", **a_run.spec("bash", "-c", program))
+    probe.call("watch", **a_run.watch())
+    probe.until_stream(a_run.run, lambda log: b"ready" in log)
+    relay = json.loads((a_run.attempt() / "attempt.json").read_text())["relay_pid"]
+
+    def children() -> list[procfs.Stat]:
+        return [entry for entry in procfs.every() if entry.parent == relay]
+
+    eventually(lambda: len(children()) == 1, "the relay has but the program")
+    probe.call("signal", attempt_dir=str(a_run.attempt()), signal="KILL")
+    assert probe.kind("exit")["record"]["signal"] == 9
+
+
 def test_a_program_that_saves_on_sigterm_may_use_its_children(probe: Driver, a_run: Run):
     """Only the top is told at first: its workers live until it has ended."""
     program = """
