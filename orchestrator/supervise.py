@@ -23,6 +23,7 @@ from orchestrator.core.events import Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, RunState
 from orchestrator.core.watch.advice import WATCHED
+from orchestrator.core.watch.witnessed import with_kernel
 from orchestrator.launch.session import attempt_dir
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import follow
@@ -143,7 +144,7 @@ class Supervisor:
         """The attempt has ended: its verdict, and what it is the same as."""
         await self._inbox.put(event)
         kernel = await witness.last_words(event)
-        verdict = await asyncio.to_thread(reader.verdict, event, kernel)
+        verdict = with_kernel(await asyncio.to_thread(reader.verdict, event, kernel), kernel)
         await self._inbox.put(
             VerdictReached(
                 verdict=verdict,

@@ -99,6 +99,10 @@ class KernelLine:
     at: float
     container_pid: int | None = None
     """The PID inside its container of the process it names, where that could still be seen."""
+    container: str | None = None
+    """Of that process, by name; likewise its run and the run's folder."""
+    run: str | None = None
+    run_dir: str | None = None
 
 
 Event = (

@@ -89,6 +89,9 @@ class KernelLog:
             line=str(frame["line"]),
             at=float(frame["t"]),
             container_pid=frame["container_pid"],
+            container=frame["container"],
+            run=frame["run"],
+            run_dir=frame["run_dir"],
         )
         self._lines.append(line)
         for tell in self.on_line:

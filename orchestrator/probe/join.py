@@ -1,10 +1,14 @@
-"""Joins a PID of the host to the container it is in and its PID there.
+"""Joins a PID of the host to the container it is in, its PID there, and its run.
 
-The two readers of text are pure; `place_of` feeds them from /proc.
+The readers of text are pure; `place_of` and `run_of` feed them from /proc.
 """
 
+import os
 import re
 from dataclasses import dataclass
+
+from . import procfs
+from .engines import name_of
 
 _CONTAINER = re.compile(
     r"/lxc\.payload[./](?P<payload>[^/]+)"
@@ -12,6 +16,9 @@ _CONTAINER = re.compile(
     r"|/docker[-/](?P<docker>[0-9a-f]{12,64})"
     r"|/libpod-(?P<podman>[0-9a-f]{12,64})"
 )
+
+
+_GENERATIONS = 32
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,7 @@ def pid_inside(pid: int) -> int | None:
 
     A zombie has no cgroup any more, but both its PIDs.
     """
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            status = file.read()
-    except OSError:
-        return None
-    inside = innermost_pid(status)
+    inside = innermost_pid(_text(f"/proc/{pid}/status"))
     return inside if inside != pid else None
 
 
@@ -61,13 +63,55 @@ def innermost_pid(status: str) -> int | None:
 
 
 def place_of(pid: int) -> Place:
-    """Container and PID in it; of the host where the PID is in none, or has ended."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-            container = container_of(file.read())
-        if container is None:
-            return Place(None, None)
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            return Place(container, innermost_pid(file.read()))
-    except OSError:
+    """Container, by its name, and PID in it; of the host where the PID is in none, or has ended.
+
+    A zombie has left its cgroup, so its parent's counts: that lives, and reaps it.
+    """
+    status = _text(f"/proc/{pid}/status")
+    container = container_of(_text(f"/proc/{pid}/cgroup"))
+    entry = procfs.stat(pid)
+    if container is None and entry is not None and entry.state == procfs.ZOMBIE:
+        container = container_of(_text(f"/proc/{entry.parent}/cgroup"))
+    if container is None:
         return Place(None, None)
+    return Place(name_of(container), innermost_pid(status))
+
+
+@dataclass(frozen=True)
+class Belongs:
+    """The run that a PID is of; both None where it is of none."""
+
+    run: str | None
+    directory: str | None
+
+
+def run_of(pid: int) -> Belongs:
+    """By its environment or its parents', or by the relay that it descends from."""
+    for _ in range(_GENERATIONS):
+        environment = procfs.environment(pid)
+        if "ORCH_RUN_ID" in environment:
+            return Belongs(environment["ORCH_RUN_ID"], environment.get("ORCH_RUN_DIR"))
+        directory = attempt_of_relay(procfs.arguments(pid))
+        if directory is not None:
+            run_dir = os.path.dirname(directory.rstrip("/"))
+            return Belongs(os.path.basename(run_dir).rpartition(".")[0], run_dir)
+        entry = procfs.stat(pid)
+        if entry is None or entry.parent <= 1:
+            break
+        pid = entry.parent
+    return Belongs(None, None)
+
+
+def attempt_of_relay(argv: list[str]) -> str | None:
+    """The attempt's folder where an argv is a relay's: `... probe.pyz attempt FOLDER`."""
+    if len(argv) >= 3 and argv[-2] == "attempt" and argv[-3].endswith(".pyz"):
+        return argv[-1]
+    return None
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from . import join
+from .census import NOBODY, Census
+from .engines import name_of
 from .errors import Refused
 from .frames import Frame
 from .ops import Progress
@@ -30,7 +32,15 @@ _OF_INTEREST = re.compile(
     r"|no space left|fallen off the bus|^memory: usage \d+kB, limit",
     re.IGNORECASE,
 )
-_PID = re.compile(r"\bpid='?(\d+)|[Kk]ill(?:ed)? process (\d+) |\[(\d+)\]: segfault at ")
+_PID = re.compile(
+    r"\bpid='?(\d+)|[Kk]ill(?:ed)? process (\d+) "
+    r"|\[(\d+)\]:? (?:segfault at|general protection|trap )"
+    r"|task .{1,20}:(\d+) blocked for more than"
+)
+_GROUP = re.compile(r"\btask_memcg=([^,]+)")
+
+
+_census = Census()
 
 
 class Record(NamedTuple):
@@ -64,16 +74,24 @@ def frame_of(record: Record, since: float, after: int) -> Frame | None:
     at = time.time() - age_s
     if at < since:
         return None
-    inside = None
-    if age_s < FRESH_S and (match := _PID.search(record.text)):
-        inside = join.pid_inside(int(next(filter(None, match.groups()))))
     return {
         "kind": "kernel",
         "t": at,
         "seq": record.seq,
         "line": record.text,
-        "container_pid": inside,
+        **_whom(record.text, fresh=age_s < FRESH_S),
     }
+
+
+def _whom(text: str, *, fresh: bool) -> Frame:
+    """Of the process that a line names: its container, its PID there, its run; None as unknown."""
+    found = NOBODY
+    if fresh and (match := _PID.search(text)):
+        found = _census.whose(int(next(filter(None, match.groups()))))
+    if found["container"] is None and (match := _GROUP.search(text)):
+        container = join.container_of(match[1])
+        found = {**found, "container": name_of(container) if container is not None else None}
+    return found
 
 
 def _open() -> int:
@@ -140,10 +158,12 @@ class KernelLog:
         self.stop()
         self._fd = _open()
         self._since, self._after = _start(args)
+        _census.begin()
         self._selector.register(self._fd, selectors.EVENT_READ, self._read)
 
     def stop(self) -> None:
         """Let go of the log."""
+        _census.end()
         if self._fd >= 0:
             if self._fd in self._selector.get_map():
                 self._selector.unregister(self._fd)

@@ -91,15 +91,20 @@ def environment(pid: int) -> dict[str, str]:
     return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
 
 
-def command_line(pid: int) -> str:
-    """Arguments on one line, cut to a length; a name in brackets where there are none."""
+def arguments(pid: int) -> list[str]:
+    """The argv of a PID; empty where it has none, as a zombie."""
     try:
         raw = _read(f"/proc/{pid}/cmdline")
     except OSError:
-        raw = b""
-    if raw:
-        text = raw.replace(b"\0", b" ").decode("utf-8", "replace")
-        return " ".join(text.split())[:COMMAND_CHARS]
+        return []
+    return raw.decode("utf-8", "replace").rstrip("\0").split("\0") if raw else []
+
+
+def command_line(pid: int) -> str:
+    """Arguments on one line, cut to a length; a name in brackets where there are none."""
+    argv = arguments(pid)
+    if argv:
+        return " ".join(" ".join(argv).split())[:COMMAND_CHARS]
     found = stat(pid)
     return f"[{found.command}]" if found else ""
 

@@ -1,6 +1,7 @@
 """The kernel's word on a run: a real OOM kill, and a card that is lost while the run lives."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def test_a_bare_kill_is_explained_by_the_hosts_kernel(
     verdict = orch.json("show", "@1")["verdict"]
     assert (verdict["signature"], verdict["verdict"]) == ("host_oom", "killed")
     evidence = "\n".join(verdict["evidence"])
-    assert "container 200 reached its memory limit of 96 MiB; victim python3 (PID" in evidence
+    told = r"container 200 reached its memory limit of 96 MiB; victim python3 \(PID inside (\d+)\)"
+    assert re.search(told, evidence)
     alert = receiver.wait_for(where=firing)[0].json["alerts"][0]
     assert "container 200 reached its memory limit of 96 MiB" in alert["annotations"]["evidence"]
 
@@ -111,3 +113,19 @@ def test_a_lost_card_opens_an_incident_while_the_run_lives(
     (incident,) = orch.json("incidents")["incidents"]
     assert "Xid 79 (machine) on 0000:01:00" in incident["finding"]["text"]
     orch("stop", run)
+
+
+def test_a_bare_segfault_is_told_with_the_library_it_was_in(lab: Lab, make_orch: MakeOrch) -> None:
+    """The program prints nothing, holds no GPU, and is gone before anybody can look it up."""
+    crash = 'python3 -c "import ctypes, time; time.sleep(6); ctypes.string_at(0)"'
+    orch = make_orch(lab_job(lab, f"sh -c '{crash}; exit $?'"))
+
+    def crashed() -> list[str]:
+        orch("run", check=100)
+        evidence: list[str] = orch.json("show", "@1")["verdict"]["evidence"]
+        return [line for line in evidence if line.startswith("kernel: ")]
+
+    # A machine that is slow may not have met the program in time.
+    said = orch.until(crashed, timeout_s=60.0)
+    assert len(said) == 1
+    assert re.search(r"segfault at 0 .* in lib.*\(PID inside \d+\)", said[0])

@@ -14,7 +14,7 @@ from orchestrator.core.events import KernelLine
 from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import ExitRecord, Severity
 from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind, read_kernel_line
-from orchestrator.core.watch.xid import XidClass, xid_class, xid_meaning
+from orchestrator.core.watch.xid import LOG_ONLY, XidClass, xid_class, xid_meaning
 
 BEFORE_END_S = 30.0
 """A process dies of its OOM kill within this time; an older one was survived."""
@@ -62,15 +62,23 @@ def kernel_events(
                 killed.add(event.pid)
                 said = _oom_sentence(line, event, whose, limit[1] if limit and near else None)
                 found.append(replace(event, text=said))
-        elif concerns(event, whose):
+        elif concerns(event, whose, line) and _in_time(event, line, record):
             found.append(replace(event, text=sentence(event, line.container_pid)))
     if not killed and record is not None and record.oom_kills:
         found.append(_by_count(whose, record))
     return tuple(found)
 
 
-def concerns(event: KernelEvent, whose: Whose) -> bool:
-    """Whether an Xid, a lost card or a segfault is of this run's processes or cards."""
+def concerns(event: KernelEvent, whose: Whose, line: KernelLine) -> bool:
+    """Whether a line is of this run's processes or cards; a disk or a switch is everybody's."""
+    if event.kind is KernelEventKind.DISK_ERROR:
+        return True
+    if event.kind is KernelEventKind.NVSWITCH:
+        return bool(_own(whose))
+    if line.run is not None:
+        own = {"run": line.run, "run_dir": line.run_dir}
+        if _is_own(own, whose):
+            return True
     holder = whose.holders.get(event.pid) if event.pid is not None else None
     if holder is not None and _is_own(holder, whose):
         return True
@@ -82,8 +90,19 @@ def concerns(event: KernelEvent, whose: Whose) -> bool:
     return not own_fault or event.pid is None
 
 
+def _in_time(event: KernelEvent, line: KernelLine, record: ExitRecord | None) -> bool:
+    """What is everybody's explains an end only shortly before it."""
+    if event.kind not in (KernelEventKind.DISK_ERROR, KernelEventKind.NVSWITCH) or record is None:
+        return True
+    return record.ended_at - BEFORE_END_S <= line.at <= record.ended_at + AFTER_END_S
+
+
 def sentence(event: KernelEvent, container_pid: int | None = None) -> str:
-    """An Xid, a lost card or a segfault, as a person would say it."""
+    """An Xid, a lost card, a segfault or a hung task, as a person would say it."""
+    if event.kind is KernelEventKind.NVSWITCH:
+        return f"SXid {event.xid} on {event.pci}: an error of the NVLink switch; {event.text}"
+    if event.kind is KernelEventKind.DISK_ERROR:
+        return f"disk {event.name}: {event.text}"
     who = f"; {event.name or 'process'}" if event.pid is not None else ""
     inside = f" (PID inside {container_pid})" if container_pid is not None else ""
     if event.kind is KernelEventKind.XID and event.xid is not None:
@@ -98,10 +117,12 @@ def xid_finding(line: KernelLine, whose: Whose) -> Finding | None:
     What a program did itself (13, 31, 43 …) it will say itself as it ends.
     """
     event = read_kernel_line(line.line, line.at)
-    if event is None or not concerns(event, whose):
+    if event is None or not concerns(event, whose, line):
         return None
     if event.kind is KernelEventKind.BUS_LOST:
         kind, title = XidClass.MACHINE, xid_meaning(79)
+    elif event.kind is KernelEventKind.NVSWITCH and ", Fatal" in line.line:
+        kind, title = XidClass.MACHINE, f"SXid {event.xid}: a fatal error of the NVLink switch"
     elif event.kind is KernelEventKind.XID and event.xid is not None:
         kind = xid_class(event.xid)
         title = f"Xid {event.xid}: {xid_meaning(event.xid)}"
@@ -115,7 +136,7 @@ def xid_finding(line: KernelLine, whose: Whose) -> Finding | None:
         line=0,
         text=sentence(event, line.container_pid),
         traceback=line.line,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if event.xid in LOG_ONLY else Severity.CRITICAL,
         transient=kind is not XidClass.MACHINE,
         family="gpu_fault",
         fingerprint=fingerprint(
@@ -146,7 +167,8 @@ def _killed(line: KernelLine, event: KernelEvent, whose: Whose, record: ExitReco
         return False
     if whose.container is None:
         return _ANY_CONTAINER.search(event.cgroup) is None
-    return _is_in(event.cgroup, whose.container)
+    # docker's and podman's cgroups have an id, which the probe knows the name of.
+    return line.container == whose.container or _is_in(event.cgroup, whose.container)
 
 
 def _is_in(group: str, container: str) -> bool:
@@ -169,10 +191,18 @@ def _oom_sentence(
     if constraint is None or constraint["constraint"] != "CONSTRAINT_MEMCG":
         return f"the host ran out of memory; {victim} in {where}"
     group = _OOM_GROUP.search(line.line)
-    if not (whose.container and group and _is_in(group["group"], whose.container)):
+    if group is None or not _is_its_own(group["group"], line, whose):
         where = f"the group {group['group']}" if group else "a group"
     limit = f" of {size(limit_bytes)}" if limit_bytes is not None else ""
     return f"{where} reached its memory limit{limit}; {victim}"
+
+
+def _is_its_own(group: str, line: KernelLine, whose: Whose) -> bool:
+    """Whether the group that reached its limit is the run's container or in it."""
+    if whose.container is None:
+        return False
+    named = line.container == whose.container and _ANY_CONTAINER.search(group) is not None
+    return named or _is_in(group, whose.container)
 
 
 def _by_count(whose: Whose, record: ExitRecord) -> KernelEvent:

@@ -56,6 +56,10 @@ XIDS: Mapping[int, tuple[XidClass, str]] = {
 }
 
 
+LOG_ONLY = frozenset({63, 92})
+"""NVIDIA's advice for these is to note them: the program that met one goes on."""
+
+
 def xid_class(number: int) -> XidClass:
     """Whose fault it is."""
     return XIDS[number][0] if number in XIDS else XidClass.UNKNOWN

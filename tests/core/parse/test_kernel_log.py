@@ -39,6 +39,46 @@ from orchestrator.core.parse.kernel_log import KernelEventKind, read_kernel_line
             KernelEventKind.SEGFAULT,
             {"pid": 4242, "name": "python3"},
         ),
+        (
+            "traps: python3[4242] general protection fault ip:7f1 sp:7f2 error:0 in libc.so.6",
+            KernelEventKind.SEGFAULT,
+            {"pid": 4242, "name": "python3"},
+        ),
+        (
+            "traps: pt_main_thread[77] trap invalid opcode ip:7f1 sp:7f2 error:0 in a.so",
+            KernelEventKind.SEGFAULT,
+            {"pid": 77, "name": "pt_main_thread"},
+        ),
+        (
+            "INFO: task python3:4242 blocked for more than 122 seconds.",
+            KernelEventKind.HUNG_TASK,
+            {"pid": 4242, "name": "python3"},
+        ),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            KernelEventKind.NVSWITCH,
+            {"xid": 20034, "pci": "0000:c1:00.0"},
+        ),
+        (
+            "I/O error, dev nvme0n1, sector 2048 op 0x0:(READ) flags 0x80700 phys_seg 1",
+            KernelEventKind.DISK_ERROR,
+            {"name": "nvme0n1"},
+        ),
+        (
+            "EXT4-fs error (device sda1): ext4_find_entry:1455: inode #2: comm python3: reading",
+            KernelEventKind.DISK_ERROR,
+            {"name": "sda1", "pid": None},
+        ),
+        (
+            "XFS (dm-0): Metadata corruption detected at xfs_inode_buf_verify+0x14d/0x1c0",
+            KernelEventKind.DISK_ERROR,
+            {"name": "dm-0"},
+        ),
+        (
+            "nvme nvme1: I/O 12 QID 3 timeout, aborting",
+            KernelEventKind.DISK_ERROR,
+            {"name": "nvme1"},
+        ),
     ],
 )
 def test_line_is_read(line: str, kind: KernelEventKind, facts: dict[str, object]) -> None:

@@ -1,9 +1,11 @@
 """Lines of a kernel log joined to a run, on lines as real kernels print them."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.events import KernelLine
-from orchestrator.core.model import ExitRecord
+from orchestrator.core.model import ExitRecord, Severity
 from orchestrator.core.parse.kernel_log import KernelEventKind
 from orchestrator.core.watch.kernel import Whose, kernel_events, size, xid_finding
 from orchestrator.core.watch.xid import XIDS, XidClass, xid_class
@@ -158,3 +160,54 @@ def test_the_table_says_something_of_each():
 def test_sizes_read_well(number: int, text: str):
     """In the largest unit that leaves a number of 1 or more."""
     assert size(number) == text
+
+
+def test_a_process_that_held_no_gpu_is_joined_by_what_the_probe_saw():
+    """A worker that dies before it is sampled; a namesake of another state folder is not us."""
+    text = "python3[77]: segfault at 0 ip 0f sp 0f error 4 in libtorch_cpu.so[7f+1000]"
+    seen = {"run": "dflash-1", "run_dir": "/w/runs/dflash-1.u"}
+    ours = KernelLine(line=text, at=END, container="200", container_pid=9, **seen)
+    (event,) = kernel_events([ours], whose(), ended(11))
+    assert event.kind is KernelEventKind.SEGFAULT
+    assert event.text.endswith("in libtorch_cpu.so[7f+1000] (PID inside 9)")
+    other = replace(ours, run_dir="/w/runs/dflash-1.other")
+    assert kernel_events([other], whose(), ended(11)) == ()
+    assert kernel_events([replace(ours, run=None)], whose(), ended(11)) == ()
+
+
+def test_a_container_of_docker_is_known_by_its_name():
+    """The kernel names its id; the probe knows which name that is."""
+    group = f"/system.slice/docker-{'ab' * 32}.scope"
+    lines = [replace(one, container="trainer") for one in oom(group)]
+    (event,) = kernel_events(lines, whose("trainer"), ended())
+    assert event.text.startswith("container trainer reached its memory limit of 64 GiB; victim")
+    assert kernel_events(lines, whose("other"), ended()) == ()
+    assert kernel_events(oom(group), whose("ab" * 6), ended()) != ()
+
+
+def test_disk_and_switch_errors_near_the_end_are_evidence():
+    """They are nobody's and everybody's; an hour ago they were survived."""
+    texts = [
+        "I/O error, dev nvme0n1, sector 2048 op 0x0:(READ)",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+    ]
+    lines = [KernelLine(line=text, at=END - 2) for text in texts]
+    kinds = [event.kind for event in kernel_events(lines, whose(), ended(6))]
+    assert kinds == [KernelEventKind.DISK_ERROR, KernelEventKind.NVSWITCH]
+    assert kernel_events([replace(one, at=1.0) for one in lines], whose(), ended(6)) == ()
+    found = xid_finding(lines[1], whose())
+    assert found is not None
+    assert (found.title, found.transient) == (
+        "SXid 20034: a fatal error of the NVLink switch",
+        False,
+    )
+    assert xid_finding(lines[0], whose()) is None
+
+
+def test_what_nvidia_says_to_note_is_no_alarm():
+    """A row that is replaced at the next reset: a warning; one that cannot be: critical."""
+    noted = xid_finding(xid("(PCI:0000:01:00): 63, Row Remapper: New row"), whose())
+    failed = xid_finding(xid("(PCI:0000:01:00): 64, Row Remapper: failure"), whose())
+    assert noted is not None
+    assert failed is not None
+    assert (noted.severity, failed.severity) == (Severity.WARNING, Severity.CRITICAL)
