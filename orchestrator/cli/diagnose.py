@@ -13,7 +13,7 @@ from orchestrator.core.errors import UsageError
 from orchestrator.core.findings import Verdict, verdict_json
 
 CRASH_FOUND = 3
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 4 << 20
 
 
 def diagnose(options: argparse.Namespace) -> int:

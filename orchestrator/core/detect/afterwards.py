@@ -7,6 +7,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import lru_cache
+from itertools import islice
 
 from orchestrator.core.detect.sighting import Spoken
 from orchestrator.core.parse.traceback import going_on
@@ -89,6 +91,7 @@ def is_handled(text: str) -> bool:
     return bool(_HANDLED.search(text[:500]))
 
 
+@lru_cache(maxsize=64)
 def announces_quote(text: str) -> bool:
     """Whether the line introduces text that is data, not the program's own."""
     return bool(_QUOTE.search(text[:300]))
@@ -135,9 +138,10 @@ class Life:
 
     def _redrawn(self, line: int) -> bool:
         """Whether all that follows is a progress bar drawn once more, as its library does at exit."""
-        after = self.signs[bisect_right(self._numbers, line) :]
-        telling = [item for item, sign in after if sign is not Sign.NOISE]
-        return len(telling) == 1 and _BAR.search(telling[0].text) is not None
+        after = islice(self.signs, bisect_right(self._numbers, line), None)
+        telling = islice((item for item, sign in after if sign is not Sign.NOISE), 2)
+        first, second = next(telling, None), next(telling, None)
+        return first is not None and second is None and _BAR.search(first.text) is not None
 
     def restarted(self, line: int) -> bool:
         """Whether it was started again behind the line and went on then."""

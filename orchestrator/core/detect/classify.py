@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from orchestrator.core.detect.afterwards import announces_quote
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.places import innermost_in_app
+from orchestrator.core.detect.prefilter import Suspects
 from orchestrator.core.detect.sighting import Line, Reading, Sighting
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.findings import ExceptionText, Finding, Frame, Role
@@ -45,6 +46,10 @@ class Classifier:
         self._signatures = tuple(signatures)
         self._roots = tuple(app_roots)
         self._by_line = tuple(item for item in self._signatures if item.lines)
+        self._lines = Suspects([item.lines for item in self._by_line])
+        self._says = Suspects([item.says for item in self._signatures])
+        self._by_kind: dict[str, frozenset[int]] = {}
+        """Positions of the signatures whose types match an exception's."""
         self._seen: dict[tuple[str, str, tuple[str, ...]], Signature] = {}
         self._generic = next(item for item in self._signatures if item.id == GENERIC)
 
@@ -65,13 +70,25 @@ class Classifier:
         return self._seen[known]
 
     def _search(self, kind: str, said: str, places: Sequence[str]) -> Signature:
-        for item in self._signatures:
+        by_kind = self._of_kind(kind)
+        for index in sorted(by_kind.union(self._says.of(said))):
+            item = self._signatures[index]
             if _void(item, said.partition("\n")[0]) or not _in_frames(item, places):
                 continue
-            types, says = item.matcher("types"), item.matcher("says")
-            if (types and types.search(kind)) or (says and says.search(said)):
+            says = item.matcher("says")
+            if index in by_kind or (says and says.search(said)):
                 return item
         return self._generic
+
+    def _of_kind(self, kind: str) -> frozenset[int]:
+        if kind not in self._by_kind:
+            if len(self._by_kind) > MAX_REMEMBERED:
+                self._by_kind.clear()
+            matchers = [item.matcher("types") for item in self._signatures]
+            self._by_kind[kind] = frozenset(
+                index for index, types in enumerate(matchers) if types and types.search(kind)
+            )
+        return self._by_kind[kind]
 
     def _of_part(self, part: Part) -> Signature:
         kind = part.exception.type.partition("(")[0] if part.exception else ""
@@ -202,13 +219,14 @@ class Classifier:
 
     def of_line(self, line: Line) -> Sighting | None:
         """The finding of a line outside of every block; None for nearly every line."""
-        for item in self._by_line:
+        for index in self._lines.of(line.rest):
+            item = self._by_line[index]
             lines = item.matcher("lines")
             if lines is None or not lines.search(line.rest) or _void(item, line.rest):
                 continue
             code = _exit_code(line.rest)
             if code is not None and item.id == "elastic_child_failed":
-                item = self.named(by_exit_code(code))  # noqa: PLW2901  # the code says more than the line
+                item = self.named(by_exit_code(code))
             return Sighting(
                 finding=Finding(
                     signature=item.id,

@@ -5,11 +5,12 @@ others it cleans, weaves and classifies. Memory is bounded whatever the input.
 """
 
 import re
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from orchestrator.core.detect.classify import GENERIC, Classifier
+from orchestrator.core.detect.notes import Notes
+from orchestrator.core.detect.pace import Pace
 from orchestrator.core.detect.prefilter import Prefilter, Rarities
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.signatures import Signature, load
@@ -22,7 +23,7 @@ from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.terminal import Prefix, clean, read_prefix
 
-SLAB_BYTES = 1 << 18
+SLAB_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 16
 TAIL_BYTES = 1 << 15
 FIRST_LINES = 400
@@ -30,16 +31,14 @@ FIRST_LINES = 400
 spans the cut names neither half."""
 WATCH_LINES = 60
 """Ordinary lines that are read behind a finding, to see whether life goes on."""
-FLOOD_BYTES = 1 << 20
-FLOOD_NOTES = 1000
-"""Bytes read line by line, or findings made, after which a dense log is sampled."""
-FLOOD_SLAB_BYTES = 4 << 20
-FLOOD_PART_BYTES = 4 << 10
-"""What is read of a slab's end in a flood; of its beginning an eighth of it."""
+HELD_BYTES = 8 << 20
+"""Kept together, once the budget of reading is spent, before parts of it are read."""
+LAST_BYTES = 1 << 17
+"""Read at a log's end, whatever the budget says: there stands why it ended."""
+LAST_OF_HELD_BYTES = 1 << 11
+LAST_OF_QUIET_BYTES = 1 << 14
 _SLOW = re.compile(r"[.\])wdsS}][*+{]|\(\?i|\|\$|^\^|\$$")
-"""Patterns with gaps and repeats: too slow to look for in a flood."""
-KEEP_SIGHTINGS = 400
-KEEP_LINES = 3000
+"""Patterns with gaps and repeats: too slow to look for in all that is not read."""
 MAX_SAID_CHARS = 2000
 
 
@@ -50,13 +49,15 @@ class Engine:
         signatures = (*rules, *load())
         self._classifier = Classifier(signatures, app_roots)
         self._prefilter = Prefilter(tuple(p for item in signatures for p in item.lines))
-        self._rarities = Rarities(
-            tuple(
-                pattern
-                for item in signatures
-                if item.id != GENERIC
-                for pattern in (*item.lines, *item.says)
-                if not _SLOW.search(pattern)
+        self._pace = Pace(
+            Rarities(
+                tuple(
+                    pattern
+                    for item in signatures
+                    if item.id != GENERIC
+                    for pattern in (*item.lines, *item.says)
+                    if not _SLOW.search(pattern)
+                )
             )
         )
         self._signatures = signatures
@@ -69,21 +70,17 @@ class Engine:
         """Of the line that begins there."""
         self._watch = FIRST_LINES
         self._tail = b""
-        self._first: list[Sighting] = []
-        self._known: set[str] = set()
-        """Signatures among them: the first of each is kept however many others there are."""
-        self._last: deque[Sighting] = deque(maxlen=KEEP_SIGHTINGS)
-        self._said: list[Spoken] = []
-        self._said_last: deque[Spoken] = deque(maxlen=KEEP_LINES)
-        self._num_read = 0
-        """Bytes read line by line so far."""
-        self._num_noted = 0
-        self._flooded = False
+        self._notes = Notes()
+        self._held: list[bytes] = []
+        """Not read yet, for want of budget."""
+        self._num_held = 0
 
     # --- in ---------------------------------------------------------------------------------------
 
     def feed(self, chunk: bytes, t: float | None = None) -> list[Finding]:  # noqa: ARG002  # part of the interface: hang detection reads it
         """Takes the next bytes of the log and returns the findings whose blocks ended in them."""
+        if self._pace.thrifty():
+            return self._hold(chunk)
         data = self._rest + chunk
         cut = data.rfind(b"\n") + 1
         if len(data) - cut > MAX_LINE_BYTES:
@@ -94,19 +91,22 @@ class Engine:
         found: list[Finding] = []
         start = 0
         while start < cut:
-            stop = min(start + (FLOOD_SLAB_BYTES if self._flooded else SLAB_BYTES), cut)
+            stop = min(start + SLAB_BYTES, cut)
             if stop < cut:
                 stop = data.rfind(b"\n", start, stop) + 1 or stop
-            found += self._slab(data[start:stop])
+            found += self._stretch(data[start:stop])
             start = stop
+            if self._pace.thrifty():
+                self._rest = b""
+                return found + self._hold(data[start:])
         return found
 
     def quiet(self) -> list[Finding]:
         """Called when 250 ms passed without a byte: ends the blocks that are complete."""
-        found: list[Finding] = []
+        found = self._unhold(LAST_OF_QUIET_BYTES)
         if self._rest and (not self._weaver.idle or self._watch):
             data, self._rest = self._rest, b""
-            found += self._slab(data)
+            found += self._stretch(data)
         for line in self._unwrapper.flush():
             found += self._read(line)
         return found + [self._note(reading) for reading in self._weaver.settle()]
@@ -115,16 +115,17 @@ class Engine:
         self, exit_record: ExitRecord | None = None, kernel: Sequence[KernelEvent] = ()
     ) -> Verdict:
         """The verdict; the engine takes nothing more."""
+        self._unhold(LAST_BYTES)
         if self._rest:
             data, self._rest = self._rest, b""
-            self._slab(data)
+            self._stretch(data)
         for line in self._unwrapper.flush():
             self._read(line)
         for reading in self._weaver.finish():
             self._note(reading)
         case = Case(
-            sightings=(*self._first, *self._last),
-            said=(*self._said, *self._said_last),
+            sightings=self._notes.sightings,
+            said=self._notes.said,
             tail=tuple(self._tail_lines()),
             lines=self._number - 1,
             exit_record=exit_record,
@@ -134,21 +135,39 @@ class Engine:
 
     # --- the walk ---------------------------------------------------------------------------------
 
-    def _slab(self, data: bytes) -> list[Finding]:
-        """Reads whole lines; of a slab in a flood of stacks its two ends and what is rare in it."""
-        if not self._flooded or len(data) < SLAB_BYTES:
-            return self._stretch(data)
-        first = data.find(b"\n", FLOOD_PART_BYTES // 8) + 1 or len(data)
-        last = max(first, data.rfind(b"\n", first, len(data) - FLOOD_PART_BYTES) + 1)
-        found, read = self._stretch(data[:first]), first
-        for end in self._rarities.ends(data[first:last]):
-            start = data.rfind(b"\n", first, max(first, first + end - FLOOD_PART_BYTES)) + 1
-            start = max(read, start or first)
-            stop = data.find(b"\n", first + end + FLOOD_PART_BYTES // 4, last) + 1 or last
-            if stop > read:
-                found += self._skip(data, read, start) + self._stretch(data[start:stop])
-                read = stop
-        return found + self._skip(data, read, last) + self._stretch(data[last:])
+    def _hold(self, chunk: bytes) -> list[Finding]:
+        """Keeps what comes while the budget is spent; of much of it, reads parts."""
+        self._held += (self._rest, chunk)
+        self._num_held += len(self._rest) + len(chunk)
+        self._rest = b""
+        if self._num_held < HELD_BYTES + LAST_BYTES:
+            return []
+        data = b"".join(self._held)
+        cut = data.rfind(b"\n", 0, len(data) - LAST_BYTES) + 1 or len(data) - LAST_BYTES
+        self._held, self._num_held = [data[cut:]], len(data) - cut
+        found = self._sample(data, cut, LAST_OF_HELD_BYTES)
+        if self._pace.thrifty():
+            return found
+        rest, self._held, self._num_held = data[cut:], [], 0
+        return found + self.feed(rest)
+
+    def _unhold(self, last_bytes: int) -> list[Finding]:
+        """Reads parts of what was kept, its end among them, up to its last line's beginning."""
+        if not self._held:
+            return []
+        data = b"".join(self._held)
+        cut = data.rfind(b"\n") + 1
+        self._held, self._num_held, self._rest = [], 0, data[cut:]
+        return self._sample(data, cut, last_bytes)
+
+    def _sample(self, data: bytes, end: int, last_bytes: int) -> list[Finding]:
+        """Reads parts of the whole lines before `end`."""
+        found: list[Finding] = []
+        position = 0
+        for start, stop in self._pace.parts(data, end, last_bytes):
+            found += self._skip(data, position, start) + self._stretch(data[start:stop])
+            position = stop
+        return found + self._skip(data, position, end)
 
     def _skip(self, data: bytes, start: int, stop: int) -> list[Finding]:
         """Passes over whole lines unread."""
@@ -160,6 +179,8 @@ class Engine:
         found += [self._note(reading) for reading in self._weaver.finish()]
         self._number += data.count(b"\n", start, stop)
         self._offset += stop - start
+        self._tail = data[max(start, stop - TAIL_BYTES) : stop]
+        self._pace.spend(read=0, passed=stop - start)
         return found
 
     def _stretch(self, data: bytes) -> list[Finding]:
@@ -181,14 +202,12 @@ class Engine:
             stop = data.find(b"\n", position) + 1 or len(data)
             found += self._line(data[position:stop], self._offset + position, self._number)
             self._number += 1
-            read += stop - position
+            read += 1
             position = counted = stop
         self._number += data.count(b"\n", counted)
         self._offset += len(data)
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
-        self._num_read += read
-        dense = read > len(data) // 2
-        self._flooded = dense and (self._num_read > FLOOD_BYTES or self._num_noted > FLOOD_NOTES)
+        self._pace.spend(read=read, passed=len(data))
         return found
 
     def _recall(self, data: bytes, position: int) -> None:
@@ -244,7 +263,7 @@ class Engine:
             found.append(sighting.finding)
         elif line.text:
             text = line.rest[:MAX_SAID_CHARS]
-            self._say(Spoken(line.number, line.prefix.key, line.prefix.level, text))
+            self._notes.say(Spoken(line.number, line.prefix.key, line.prefix.level, text))
         return found
 
     def _note(self, reading: Reading) -> Finding:
@@ -254,19 +273,7 @@ class Engine:
 
     def _keep(self, sighting: Sighting) -> None:
         self._watch = max(self._watch, WATCH_LINES)
-        self._num_noted += 1
-        new = sighting.finding.signature not in self._known
-        if len(self._first) < KEEP_SIGHTINGS or new:
-            self._known.add(sighting.finding.signature)
-            self._first.append(sighting)
-        else:
-            self._last.append(sighting)
-
-    def _say(self, spoken: Spoken) -> None:
-        if len(self._said) < KEEP_LINES:
-            self._said.append(spoken)
-        else:
-            self._said_last.append(spoken)
+        self._notes.keep(sighting)
 
     def _tail_lines(self) -> Iterable[Spoken]:
         """The last lines of the log, read or not."""

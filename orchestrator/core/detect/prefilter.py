@@ -6,6 +6,7 @@ it names may still be nothing.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 
 import hyperscan
@@ -29,6 +30,8 @@ STRUCTURE = (
     r"was never retrieved",
 )
 """What begins a block, whatever it says."""
+LOUD = ("Exception in thread ",)
+"""Looked for, beside the signatures' own plain patterns, in what is not read line by line."""
 FEW_TIMES = 3
 _BOUNDED = re.compile(r"\.\{0,\d+\}\??")
 
@@ -67,18 +70,39 @@ class Prefilter:
         return found
 
 
+class Suspects:
+    """Which of several sets of patterns may match a short text; `re` decides among those."""
+
+    def __init__(self, sets: Sequence[tuple[str, ...]]) -> None:
+        self._owners = tuple(index for index, patterns in enumerate(sets) for _ in patterns)
+        patterns = tuple(pattern for patterns in sets for pattern in patterns)
+        self._database = _compiled(patterns, hyperscan.HS_FLAG_SINGLEMATCH)
+        self._scratch = hyperscan.Scratch(self._database)
+
+    def of(self, text: str) -> list[int]:
+        """The sets' positions, in their order."""
+        found: list[tuple[int, int]] = []
+        self._database.scan(
+            text.encode("utf-8", "replace"),
+            match_event_handler=_collect_ids,
+            context=found,
+            scratch=self._scratch,
+        )
+        return sorted({self._owners[item] for item, _ in found})
+
+
 class Rarities:
-    """Finds in a flood of stacks what was seldom seen before: one place for each pattern a chunk."""
+    """Finds what was seldom seen before: one place for each pattern in a piece that is not read."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._patterns = patterns
         self._seen: Counter[int] = Counter()
 
-    def ends(self, chunk: bytes) -> list[int]:
+    def ends(self, chunk: memoryview) -> list[int]:
         """Where the first match of each pattern ends that was not yet found in a few chunks."""
-        database = _compiled(self._patterns, hyperscan.HS_FLAG_SINGLEMATCH)
+        database = _compiled((*LOUD, *self._patterns), hyperscan.HS_FLAG_SINGLEMATCH)
         found: list[tuple[int, int]] = []
-        database.scan(chunk, match_event_handler=_collect_ids, context=found)
+        database.scan(chunk, match_event_handler=_collect_ids, context=found)  # type: ignore[type-var]  # any buffer will do
         rare = [(item, end) for item, end in found if self._seen[item] < FEW_TIMES]
         self._seen.update(item for item, _ in found)
         return sorted(end for _, end in rare)

@@ -22,7 +22,9 @@ from orchestrator.core.parse.traceback import (
     going_on,
 )
 
-MAX_OPEN = 48
+MAX_OPEN = 512
+MAX_OF_ONE = 32
+"""Open blocks, of all and of one speaker."""
 MAX_TWINS = 16
 """Blocks of one speaker that are looked at for a line."""
 _THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
@@ -68,13 +70,21 @@ class Weaver:
         line = self._without_shape(line)
         taken, closed = self._offer(line)
         if not taken and (reading := self._start(line)) is not None:
-            self.open.append(reading)
             taken = True
-            if len(self.open) > MAX_OPEN:
-                closed.append(self.open.pop(0))
+            closed += self._make_room(reading)
+            self.open.append(reading)
         if line.text:
             self._recent.append(line)
         return taken, closed
+
+    def _make_room(self, reading: Reading) -> list[Reading]:
+        """Ends the oldest block of the speaker, or of all, where there are too many."""
+        mine = [item for item in self.open if item.key == reading.key]
+        oldest = mine[:1] if len(mine) >= MAX_OF_ONE else self.open[:1]
+        if len(mine) < MAX_OF_ONE and len(self.open) < MAX_OPEN:
+            return []
+        self.open.remove(oldest[0])
+        return oldest
 
     def _without_shape(self, line: Line) -> Line:
         """The line without a prefix of no known form, once a block has shown that all lines bear it."""
@@ -132,12 +142,12 @@ class Weaver:
             mine = self.open[-1:]
         if len(mine) < 2:
             return mine
-        mine = sorted(mine, key=lambda item: -item.last_number)[:MAX_TWINS]
+        mine = sorted(mine, key=_newest_first)[:MAX_TWINS]
         text = line.rest
-        for behind in sorted(mine, key=lambda item: len(item.block.text)):
-            position = len(behind.block.text)
-            ahead = (other.block.text for other in mine if other is not behind)
-            if any(len(other) > position and other[position] == text for other in ahead):
+        read = [item.block.text for item in mine]
+        for position in sorted({len(lines) for lines in read}):
+            if any(len(lines) > position and lines[position] == text for lines in read):
+                behind = next(item for item in mine if len(item.block.text) == position)
                 return [behind, *(item for item in mine if item is not behind)]
         return mine
 
@@ -209,6 +219,10 @@ class Weaver:
         ]
         _name_context(reading, list(same)[-2:])
         return reading
+
+
+def _newest_first(reading: Reading) -> int:
+    return -reading.last_number
 
 
 def _name_context(reading: Reading, before: list[Line]) -> None:

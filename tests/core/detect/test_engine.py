@@ -178,6 +178,33 @@ def test_rare_failure_in_a_flood_is_found() -> None:
     assert "cuda_oom" in {item.signature for item in engine.close().findings}
 
 
+@pytest.mark.parametrize("size", [5_000, 1_000_000])
+def test_flood_is_read_in_parts_whatever_its_pieces_and_its_end_always(size: int) -> None:
+    """Of megabytes of stacks few are told; the one that came last, small piece or large, is."""
+    last = CRASH.replace(b"KeyError: 'labels'", b"ImportError: cannot import name 'x'")
+    flood = CRASH * 40_000
+    engine = Engine()
+    told = [
+        finding
+        for start in range(0, len(flood), size)
+        for finding in engine.feed(flood[start : start + size])
+    ]
+    assert len(told) < 4000
+    told = engine.feed(last) + engine.quiet()
+    assert told[-1].signature == "import_error"
+    engine.feed(CRASH * 4000 + last)
+    assert "import_error" in {item.signature for item in engine.close().findings}
+
+
+def test_numbers_of_lines_count_what_was_not_read() -> None:
+    """A line behind a flood has the number that an editor shows."""
+    engine = Engine()
+    engine.feed(CRASH * 60_000)
+    engine.feed(b"step 1 loss 2.0\nslurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n")
+    verdict = engine.close()
+    assert max(item.line for item in verdict.findings) == 4 * 60_000 + 2
+
+
 def test_line_without_an_end_does_not_grow() -> None:
     """A program that never ends its line costs no more than the longest line that is kept."""
     engine = Engine()
