@@ -16,9 +16,11 @@ from orchestrator.core.events import Exited, GpusSampled, KernelLine, RelayGone
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, LinkState, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
+from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.advice import HANG
-from orchestrator.core.watch.kernel import Whose, kernel_events, xid_finding
-from orchestrator.core.watch.vigil import Activity, Silence, Vigil
+from orchestrator.core.watch.cards import Cards
+from orchestrator.core.watch.kernel import Whose, kernel_events, own_cards, xid_finding
+from orchestrator.core.watch.vigil import Silence, Vigil
 from orchestrator.launch.session import attempt_dir
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import keep
@@ -60,6 +62,8 @@ class Witness:
         self._machine, self._gpus, self._evidence = machine, gpus, evidence
         self._target = job.target_named(run.target)
         self._ask_at = 0.0
+        self._cards = Cards()
+        self._cards_at = 0.0
 
     async def findings(self) -> AsyncGenerator[Finding, None]:
         """What goes wrong while the attempt lives; for as long as it is iterated."""
@@ -100,6 +104,16 @@ class Witness:
         )
 
     async def _look(self) -> list[Finding]:
+        return [*self._look_at_cards(), *await self._look_at_time()]
+
+    def _look_at_cards(self) -> list[Finding]:
+        gpus = self._gpus()
+        if gpus is None or gpus.at == self._cards_at:
+            return []
+        self._cards_at = gpus.at
+        return self._cards.take(gpus.samples, own_cards(gpus.samples, self._whose()))
+
+    async def _look_at_time(self) -> list[Finding]:
         now = self._clock.now()
         self._vigil.link(seen=self._link.state is LinkState.CONNECTED, at=now)
         found = self._vigil.look(now)

@@ -11,6 +11,7 @@ from orchestrator.cli import output
 from orchestrator.cli.reach import connect, warn_if_outdated
 from orchestrator.cli.verdict import verdict_lines
 from orchestrator.core.errors import UsageError
+from orchestrator.core.parse.gpu_notes import notes
 
 FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
 ENDS = {"finished": FINISHED, "failed": FAILED, "lost": FAILED, "stopped": STOPPED}
@@ -220,6 +221,9 @@ def top(options: argparse.Namespace) -> int:
         heads = "GPU NAME USE MEMORY POWER TEMP PROCESSES"
         rows = [_gpu_row(gpu) for gpu in target["gpus"]]
         output.say(*(f"  {line}" for line in output.table(heads.split(), rows) if rows))
+        for gpu in target["gpus"]:
+            if wrong := notes(gpu["extra"]):
+                output.say(f"  GPU {gpu['index']}: {'; '.join(wrong)}")
     return 0
 
 

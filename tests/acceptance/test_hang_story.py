@@ -1,4 +1,7 @@
-"""A run that stands still is told with where it stands; one that works in silence is left alone."""
+"""A run that lives and is not well: it stands still, is slow, or its numbers are gone.
+
+One that works in silence is left alone.
+"""
 
 import json
 from collections.abc import Callable
@@ -52,5 +55,23 @@ def test_a_rule_that_does_not_hold_is_alerted(story: Story, receiver: Receiver) 
     assert alert["labels"]["alertname"] == "expectation_failed"
     (incident,) = orch.json("incidents")["incidents"]
     assert incident["finding"]["text"].startswith("step>=5: loss<3: loss is ")
+    assert orch.json("show", run)["state"] == "running"
+    orch("stop", run)
+
+
+def test_a_run_that_is_not_well_is_told_while_it_lives(story: Story, receiver: Receiver) -> None:
+    """A loss that is null in training, half the speed for good, compiled code that was given up."""
+    orch = story("python3 -m played ailing")
+    run = orch.json("run", "--detach")["run"]
+    wanted = {"nan_loss": "critical", "throughput_drop": "warning", "silent_eager": "warning"}
+
+    def told() -> dict[str, str]:
+        incidents = orch.json("incidents")["incidents"]
+        return {one["signature"]: one["severity"] for one in incidents}
+
+    orch.until(lambda: told() == wanted, timeout_s=45.0)
+    alerts = receiver.wait_for(3, where=firing, timeout_s=45)
+    names = {one.json["alerts"][0]["labels"]["alertname"] for one in alerts}
+    assert names == wanted.keys()
     assert orch.json("show", run)["state"] == "running"
     orch("stop", run)

@@ -18,7 +18,10 @@ CASCADE_S = 60.0
 """What dies of a death dies within this time: NCCL's watchdog, elastic's table, other ranks."""
 
 WHILE_ALIVE = frozenset(
-    {"nan_loss", "gpu_fault", "hang", "blind", "expectation_failed", "throughput_drop"}
+    {
+        *("nan_loss", "gpu_fault", "hang", "blind", "expectation_failed", "throughput_drop"),
+        *("straggler", "silent_eager"),
+    }
 )
 """Signatures that open an incident though nothing has ended yet."""
 
@@ -67,7 +70,10 @@ def of_finding(event: FindingSeen) -> Occurrence | None:
         title=finding.title or finding.signature,
         severity=finding.severity,
         fingerprint=finding.fingerprint or _digest(finding.signature, finding.text),
-        family=_telling(finding.family, finding.signature),
+        # What only hints at a failure must not swallow the failure itself when that comes.
+        family=None
+        if finding.role is Role.DIAGNOSTIC
+        else _telling(finding.family, finding.signature),
         ends=finding.ends,
         document=document,
         same_as=event.same_as,

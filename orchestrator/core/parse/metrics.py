@@ -5,6 +5,7 @@ regular expressions. A line that cannot be read is counted, and never ends anyth
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class MetricsReader:
         except (ValueError, RecursionError):
             self.torn += 1
             return None
-        values = _scalars(record) if isinstance(record, dict) else {}
+        values = _scalars(_with_loss(record)) if isinstance(record, dict) else {}
         if not values:
             self.unknown += 1
             return None
@@ -81,6 +82,15 @@ class MetricsReader:
             phase=phase if isinstance(phase, str) else None,
             values=values,
         )
+
+
+def _with_loss(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The contract writes null for a number that is not finite; of a loss in training that counts.
+
+    Others write null where they have nothing to say, so that it says nothing in another phase.
+    """
+    broken = record.get("phase") == "train" and "loss" in record and record["loss"] is None
+    return {**record, "loss": math.nan} if broken else record
 
 
 def _scalars(record: Mapping[str, Any]) -> dict[str, Value]:

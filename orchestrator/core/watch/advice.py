@@ -1,6 +1,8 @@
 """What the findings of the watch mean and what to do next, as signatures beside the log's own."""
 
-from orchestrator.core.detect.signatures import Signature
+from functools import cache
+
+from orchestrator.core.detect.signatures import Signature, load
 from orchestrator.core.detect.signatures.model import signature
 from orchestrator.core.model import Severity
 
@@ -8,6 +10,8 @@ HANG = "hang"
 BLIND = "blind"
 EXPECTATION_FAILED = "expectation_failed"
 THROUGHPUT_DROP = "throughput_drop"
+NAN_LOSS = "nan_loss"
+STRAGGLER = "straggler"
 
 WATCHED: tuple[Signature, ...] = (
     signature(
@@ -63,4 +67,38 @@ WATCHED: tuple[Signature, ...] = (
         severity=Severity.WARNING,
         transient=True,
     ),
+    signature(
+        id=NAN_LOSS,
+        title="The loss is no number any more",
+        cause=(
+            "The loss was NaN or infinite several steps in a row, and the run goes on: from here on"
+            " every weight is lost, and the time with it."
+        ),
+        next_steps=(
+            "Stop it, and go back to the last checkpoint before the step named in the evidence.",
+            "Look at that step's batch, learning rate and gradient norm; clip, warm up longer.",
+        ),
+        transient=None,
+    ),
+    signature(
+        id=STRAGGLER,
+        title="One GPU holds the others up",
+        cause=(
+            "Ranks that train together go at the pace of the slowest. One of them comes late, while"
+            " the others wait in a collective and look busy."
+        ),
+        next_steps=(
+            "Late: look at what feeds its rank: its loader, its CPU cores, its part of the data.",
+            "Slow clocks: `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` says why; cooling, power, or a"
+            " limit that somebody has set.",
+        ),
+        severity=Severity.WARNING,
+        transient=True,
+    ),
 )
+
+
+@cache
+def of(ident: str) -> Signature:
+    """The signature of a finding, of the watch or of the log's that time shows too; KeyError."""
+    return {one.id: one for one in (*load(), *WATCHED)}[ident]

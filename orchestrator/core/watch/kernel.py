@@ -5,14 +5,14 @@ What cannot be joined is not claimed. Reads no log itself.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.events import KernelLine
 from orchestrator.core.findings import Finding, Role
-from orchestrator.core.model import ExitRecord, Severity
+from orchestrator.core.model import ExitRecord, GpuSample, Severity
 from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind, read_kernel_line
 from orchestrator.core.watch.xid import LOG_ONLY, XidClass, xid_class, xid_meaning
 
@@ -125,7 +125,8 @@ def xid_finding(line: KernelLine, whose: Whose) -> Finding | None:
         kind, title = XidClass.MACHINE, f"SXid {event.xid}: a fatal error of the NVLink switch"
     elif event.kind is KernelEventKind.XID and event.xid is not None:
         kind = xid_class(event.xid)
-        title = f"Xid {event.xid}: {xid_meaning(event.xid)}"
+        # The same as where the driver says it in other words.
+        title = xid_meaning(79) if event.xid == 79 else f"Xid {event.xid}: {xid_meaning(event.xid)}"
     else:
         return None
     if kind is XidClass.APPLICATION:
@@ -143,6 +144,13 @@ def xid_finding(line: KernelLine, whose: Whose) -> Finding | None:
             signature="gpu_fault", exception=None, frame=None, in_app_frame=None, text=title
         ),
         title=title,
+    )
+
+
+def own_cards(samples: Sequence[GpuSample], whose: Whose) -> frozenset[int]:
+    """Indexes of the GPUs that processes of the run are on."""
+    return frozenset(
+        sample.index for sample in samples if any(_is_own(one, whose) for one in sample.processes)
     )
 
 

@@ -52,6 +52,11 @@ class Pace:
         """Seconds that the newest steps took; None until that is known."""
         return median(self._recent) if len(self._recent) == RECENT else None
 
+    @property
+    def intervals_s(self) -> tuple[float, ...]:
+        """Seconds of the first steps and of the newest, in their order."""
+        return (*self._baseline, *self._recent)
+
     def is_halved(self, now: float) -> bool:
         """Whether it has been half as fast as usual for a while, and has not come back."""
         return self._slow_since is not None and now - self._slow_since >= SLOW_FOR_S

@@ -6,15 +6,17 @@ Times are those of the daemon's clock.
 """
 
 import math
-import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.core.detect.downgrade import BASE_STEPS, RECENT_STEPS, downgraded
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.watch import advice
+from orchestrator.core.watch.activity import Activity, said
 from orchestrator.core.watch.expectation import IN_A_ROW, Expectation
 from orchestrator.core.watch.pace import Pace
 
@@ -24,13 +26,6 @@ SILENT_STEPS = 30
 """Without `output_within`, silence is suspicious after so many usual steps."""
 SLOW_PHASES = frozenset({"compile", "checkpoint", "eval"})
 SLOW_PHASE_FACTOR = 3.0
-IDLE_CORES = 0.05
-IDLE_GPU_PERCENT = 5.0
-BUSY_GPU_PERCENT = 95.0
-BUSY_WATTS_PART = 0.45
-"""A collective that waits shows 100 % at less than half of the power that work takes."""
-_COMPILERS = re.compile(r"_inductor[/.]compile_worker|\bptxas\b|\bcc1plus\b|\bnvcc\b|\bcicc\b")
-_VOLATILE = re.compile(r"^(?:Process|Python v).*$|\((?:active|idle)[^)]*\)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,54 +35,6 @@ class Silence:
     text: str
     at_start: bool = False
     """Nothing has come at all yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """The second witness: what the run did while it was silent."""
-
-    cpu_cores: float
-    """CPU seconds per second, of all its processes."""
-    gpu_percents: tuple[float, ...] = ()
-    """Of its target's GPUs; empty where they are not seen."""
-    power_parts: tuple[float, ...] = ()
-    """Power drawn of what each may draw."""
-    commands: tuple[str, ...] = ()
-    stacks: tuple[str, ...] = ()
-    """Of each Python process; empty where nobody could look."""
-    later_stacks: tuple[str, ...] = ()
-    """The same some seconds later."""
-
-    @property
-    def compiling(self) -> bool:
-        """Whether compilers of the run work: a phase, and no hang."""
-        return self.cpu_cores > IDLE_CORES and any(_COMPILERS.search(one) for one in self.commands)
-
-    @property
-    def idle(self) -> bool:
-        """Whether neither CPU nor GPU is used."""
-        return self.cpu_cores <= IDLE_CORES and all(
-            one < IDLE_GPU_PERCENT for one in self.gpu_percents
-        )
-
-    @property
-    def waits_on_gpus(self) -> bool:
-        """Whether every GPU spins without working, as in a collective that lacks a rank."""
-        spinning = bool(self.gpu_percents) and min(self.gpu_percents) >= BUSY_GPU_PERCENT
-        return spinning and bool(self.power_parts) and max(self.power_parts) < BUSY_WATTS_PART
-
-    @property
-    def stands_still(self) -> bool:
-        """Whether every stack is where it was while every GPU spins.
-
-        Without the GPUs it says nothing: a loop over data stands on one line for minutes, too.
-        """
-        spinning = bool(self.gpu_percents) and min(self.gpu_percents) >= BUSY_GPU_PERCENT
-        return (
-            spinning
-            and bool(self.stacks)
-            and [still(one) for one in self.stacks] == [still(one) for one in self.later_stacks]
-        )
 
 
 class Vigil:
@@ -113,6 +60,8 @@ class Vigil:
         self._pace = Pace()
         self._expectations = [Expectation(text) for text in policy.expect]
         self._bad_losses = 0
+        self._first_memory: list[int] = []
+        self._newest_memory: deque[int] = deque(maxlen=RECENT_STEPS)
         self._told: set[str] = set()
         self._found: list[Finding] = []
 
@@ -136,6 +85,7 @@ class Vigil:
             self._has_steps = True
             self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
         self._weigh_loss(values.get("loss"), step)
+        self._note_memory(values.get("memory_bytes"))
         for one in self._expectations:
             if one.feed(values):
                 what = values.get(one.what.name)
@@ -163,11 +113,22 @@ class Vigil:
             since = _duration(now - self._unseen_since)
             self._tell(advice.BLIND, f"not seen for {since}; the run is as it was then")
         if self._pace.is_halved(now):
-            usual_s, recent_s = self._pace.usual_s or 0.0, self._pace.recent_s or 0.0
-            text = f"a step takes {recent_s:.3g} s; at first it took {usual_s:.3g} s"
-            self._tell(advice.THROUGHPUT_DROP, text)
+            self._tell_pace()
         found, self._found = self._found, []
         return found
+
+    def _tell_pace(self) -> None:
+        """Slower for good; with more memory as well, compiled code was given up."""
+        memory = (*self._first_memory, *self._newest_memory)
+        given_up = downgraded(self._pace.intervals_s, memory)
+        if given_up is not None and given_up != downgraded(self._pace.intervals_s):
+            self._tell(
+                "silent_eager", f"{given_up}: compiled code may run eagerly now", same="pace"
+            )
+            return
+        usual_s, recent_s = self._pace.usual_s or 0.0, self._pace.recent_s or 0.0
+        text = f"a step takes {recent_s:.3g} s; at first it took {usual_s:.3g} s"
+        self._tell(advice.THROUGHPUT_DROP, text)
 
     def silence(self, now: float) -> Silence | None:
         """The first witness of a hang, if there is one that was not told yet."""
@@ -199,7 +160,7 @@ class Vigil:
             self._told.add("start")
         if not hangs and not silence.at_start:
             return None
-        text = f"{silence.text}; {_said(activity)}"
+        text = f"{silence.text}; {said(activity)}"
         if not hangs:
             return self._made(
                 advice.EXPECTATION_FAILED, text, same="start_within", severity=Severity.WARNING
@@ -222,7 +183,15 @@ class Vigil:
         self._bad_losses = 0 if math.isfinite(loss) else self._bad_losses + 1
         if self._bad_losses == IN_A_ROW:
             text = f"the loss is {loss} at step {step}, the {IN_A_ROW}rd time in a row"
-            self._tell("nan_loss", text, same="nan")
+            self._tell(advice.NAN_LOSS, text, same="nan")
+
+    def _note_memory(self, peak_bytes: object) -> None:
+        if isinstance(peak_bytes, bool) or not isinstance(peak_bytes, int):
+            return
+        if len(self._first_memory) < BASE_STEPS:
+            self._first_memory.append(peak_bytes)
+        else:
+            self._newest_memory.append(peak_bytes)
 
     def _tell(self, signature: str, text: str, *, key: str = "", same: str = "") -> None:
         name = f"{signature} {key}" if key else signature
@@ -239,39 +208,21 @@ class Vigil:
         traceback: str = "",
         severity: Severity | None = None,
     ) -> Finding:
-        known = next((one for one in advice.WATCHED if one.id == ident), None)
+        known = advice.of(ident)
         return Finding(
             signature=ident,
             role=Role.ROOT,
             line=0,
             text=text,
             traceback=traceback,
-            severity=severity or (known.severity if known else Severity.CRITICAL),
-            transient=known.transient if known else None,
+            severity=severity or known.severity,
+            transient=known.transient,
             family=ident,
-            title=known.title if known else "The loss is no number any more",
+            title=known.title,
             fingerprint=fingerprint(
                 signature=ident, exception=None, frame=None, in_app_frame=None, text=same
             ),
         )
-
-
-def still(stack: str) -> str:
-    """A dump of stacks without what differs though nothing moved."""
-    return _VOLATILE.sub("", stack).strip()
-
-
-def _said(activity: Activity) -> str:
-    words = [f"{activity.cpu_cores:.2f} CPU cores used"]
-    if activity.gpu_percents:
-        words.append(f"GPUs at {max(activity.gpu_percents):.0f} % or less")
-    if activity.waits_on_gpus:
-        words.append("at the power of waiting")
-    if activity.stands_still:
-        words.append("every stack stands still")
-    if activity.compiling:
-        words.append("compilers at work")
-    return ", ".join(words)
 
 
 def _innermost(stacks: str) -> str:

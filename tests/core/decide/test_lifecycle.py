@@ -143,6 +143,14 @@ def test_traceback_of_a_living_process_is_no_incident() -> None:
     assert (opened, [one.signature for one in story.incidents]) == ([0], ["nan_loss"])
 
 
+def test_a_hint_does_not_swallow_the_failure_that_it_hints_at() -> None:
+    """Compiled code was given up, says the log; the race of the same family is told all the same."""
+    story = Story().running()
+    story.tell(seen("silent_eager", ends=None, role=Role.DIAGNOSTIC, family="fx"))
+    story.tell(seen("fx_trace_race", family="fx"))
+    assert [one.signature for one in story.incidents] == ["silent_eager", "fx_trace_race"]
+
+
 @pytest.mark.parametrize("word", ["thread_death", "fx_trace_race"])
 def test_stop_on_thread_death(word: str) -> None:
     """With `stop_on` a thread's death stops the run, and the run has failed."""

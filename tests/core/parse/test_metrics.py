@@ -24,6 +24,18 @@ def test_lines_are_read_with_what_they_say():
     assert (third.step, third.loss, third.phase) == (None, None, "checkpoint")
 
 
+def test_a_loss_that_is_null_in_training_is_no_number():
+    """So the contract writes what JSON has no word for; in another phase there is none to tell."""
+    train, evaluated, bare = MetricsReader().feed(
+        b'{"step": 3, "loss": null, "phase": "train"}\n'
+        b'{"step": 3, "loss": null, "phase": "eval"}\n'
+        b'{"step": 3, "loss": null}\n'
+    )
+    assert train.loss is not None
+    assert math.isnan(train.loss)
+    assert (evaluated.loss, bare.loss) == (None, None)
+
+
 @settings(deadline=None)
 @given(st.lists(st.integers(min_value=1, max_value=60), max_size=20))
 def test_cuts_anywhere_change_nothing(sizes: list[int]):

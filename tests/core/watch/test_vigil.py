@@ -5,9 +5,10 @@ import math
 import pytest
 
 from orchestrator.core.model import Severity, WatchPolicy
+from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.expectation import Expectation
 from orchestrator.core.watch.pace import Pace
-from orchestrator.core.watch.vigil import Activity, Silence, Vigil
+from orchestrator.core.watch.vigil import Silence, Vigil
 
 START = 1_000.0
 IDLE = Activity(cpu_cores=0.0, gpu_percents=(0.0, 1.0))
@@ -275,3 +276,20 @@ def test_a_step_that_is_no_number_is_passed_over(step: float):
     silence = watch.silence(START + 11)
     assert silence is not None
     assert silence.text.startswith("no step")
+
+
+def test_slower_with_more_memory_is_compiled_code_that_was_given_up():
+    """The log says nothing of it: three times the time and twice the memory do."""
+    watch = vigil()
+    at = START
+    for step in range(1, 140):
+        slow = step > 60
+        at += 3.0 if slow else 1.0
+        values = {"step": step, "phase": "train", "memory_bytes": (20 if slow else 10) * 2**30}
+        watch.numbers(values, at, told_at=at)
+    (found,) = watch.look(at)
+    assert (found.signature, found.severity) == ("silent_eager", Severity.WARNING)
+    assert found.text == (
+        "the last 5 steps took 3.0 times as long as before, with 2.0 times the memory:"
+        " compiled code may run eagerly now"
+    )

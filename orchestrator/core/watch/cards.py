@@ -1,0 +1,177 @@
+"""What the GPUs of a run say of themselves: faults, and one that holds all others up; pure.
+
+Owns what of them is worth a finding. Whose a GPU is and what the kernel says of it are kernel.py's.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from orchestrator.core.detect.fingerprint import fingerprint
+from orchestrator.core.findings import Finding, Role
+from orchestrator.core.model import GpuSample, Severity
+from orchestrator.core.parse.gpu_notes import throttles
+from orchestrator.core.watch import advice
+from orchestrator.core.watch.xid import xid_meaning
+
+ROUNDS = 15
+"""Half a minute of samples, so that no single step decides."""
+FEWEST = 3
+"""One of two that differs says nothing of which of them is odd."""
+BUSY_PERCENT = 95.0
+LATE_PERCENT = 70.0
+SLOW_PART = 0.8
+_POWER_CAP = 0x4
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    percent: float
+    clock_mhz: float | None
+    reasons: int
+
+
+class Cards:
+    """The GPUs of one attempt, round by round; each thing is told once."""
+
+    def __init__(self) -> None:
+        self._own: set[int] = set()
+        self._rounds: dict[int, deque[_Round]] = {}
+        self._names: dict[int, str | None] = {}
+        self._uncorrected: dict[int, int] = {}
+        self._told: set[tuple[str, int]] = set()
+
+    def take(self, samples: Sequence[GpuSample], own: frozenset[int]) -> list[Finding]:
+        """What is new with one more round of samples; `own` are indexes of the run's GPUs now.
+
+        A GPU stays the run's: one that is lost tells of no process any more.
+        """
+        self._own |= own
+        found = [one for sample in samples for one in self._faults(sample)]
+        for sample in samples:
+            self._note(sample)
+        return [*found, *self._late(), *self._slow()]
+
+    def _faults(self, sample: GpuSample) -> list[Finding]:
+        index, extra = sample.index, sample.extra
+        if index not in self._own:
+            return []
+        found = []
+        if extra.get("error") and self._is_new("lost", index):
+            found.append(_fault(xid_meaning(79), f"GPU {index}: {extra['error']}"))
+        count = extra.get("ecc_uncorrected")
+        if isinstance(count, int):
+            before = self._uncorrected.setdefault(index, count)
+            self._uncorrected[index] = count
+            if count > before:
+                text = f"GPU {index}: {count - before} more uncorrected ECC errors, {count} in all"
+                found.append(_fault("an uncorrected ECC error of the card's memory", text))
+        rows = extra.get("remapped_rows")
+        if rows and rows[3] and self._is_new("remap", index):
+            found.append(_fault(xid_meaning(64), f"GPU {index}: {xid_meaning(64)}"))
+        return found
+
+    def _note(self, sample: GpuSample) -> None:
+        if sample.index not in self._own or sample.utilization_percent is None:
+            return
+        rounds = self._rounds.setdefault(sample.index, deque(maxlen=ROUNDS))
+        self._names[sample.index] = sample.name
+        rounds.append(
+            _Round(
+                sample.utilization_percent,
+                sample.extra.get("sm_clock_mhz"),
+                int(sample.extra.get("throttle_reasons") or 0),
+            )
+        )
+
+    def _alike(self) -> dict[int, deque[_Round]] | None:
+        """The run's GPUs with rounds enough, where all are of one kind and there are enough."""
+        full = {index: rounds for index, rounds in self._rounds.items() if len(rounds) == ROUNDS}
+        kinds = {self._names[index] for index in full}
+        return (
+            full if len(full) >= FEWEST and full.keys() == self._own and len(kinds) == 1 else None
+        )
+
+    def _late(self) -> list[Finding]:
+        """One is idle in part while all others wait for it, which counts as busy."""
+        alike = self._alike() or {}
+        percents = {index: median(one.percent for one in alike[index]) for index in alike}
+        late = [index for index, percent in percents.items() if percent < LATE_PERCENT]
+        waiting = [index for index, percent in percents.items() if percent >= BUSY_PERCENT]
+        if len(late) != 1 or len(waiting) != len(percents) - 1 or not self._is_new("late", late[0]):
+            return []
+        least = min(percents[index] for index in waiting)
+        text = (
+            f"GPU {late[0]} is busy {percents[late[0]]:.0f} % of the time, the"
+            f" {len(waiting)} others {least:.0f} % or more: they wait for its rank"
+        )
+        return [_straggler(text, "late")]
+
+    def _slow(self) -> list[Finding]:
+        """One runs at lower clocks than all others, which do not wait for power."""
+        alike = self._alike() or {}
+        if any(one.clock_mhz is None for rounds in alike.values() for one in rounds):
+            return []
+        clocks = {index: median(one.clock_mhz or 0.0 for one in alike[index]) for index in alike}
+        for index, clock in clocks.items():
+            others = [other for at, other in clocks.items() if at != index]
+            if clock >= SLOW_PART * min(others) or self._is_capped(alike[index]):
+                continue
+            if self._idles(alike) or not self._is_new("slow", index):
+                continue
+            why = ", ".join(throttles(alike[index][-1].reasons)) or "no reason told"
+            text = (
+                f"GPU {index} runs at {clock:.0f} MHz, the {len(others)} others at"
+                f" {min(others):.0f} MHz or more ({why})"
+            )
+            return [_straggler(text, "slow")]
+        return []
+
+    def _is_capped(self, rounds: deque[_Round]) -> bool:
+        """Whether it works so much more than the others that its power is what limits it."""
+        return bool(rounds[-1].reasons & _POWER_CAP) and not throttles(rounds[-1].reasons)
+
+    def _idles(self, alike: Mapping[int, deque[_Round]]) -> bool:
+        """A GPU without work lowers its clocks by itself."""
+        return any(
+            median(one.percent for one in rounds) < LATE_PERCENT for rounds in alike.values()
+        )
+
+    def _is_new(self, what: str, index: int) -> bool:
+        new = (what, index) not in self._told
+        self._told.add((what, index))
+        return new
+
+
+def _fault(title: str, text: str) -> Finding:
+    return Finding(
+        signature="gpu_fault",
+        role=Role.ROOT,
+        line=0,
+        text=text,
+        severity=Severity.CRITICAL,
+        transient=False,
+        family="gpu_fault",
+        fingerprint=fingerprint(
+            signature="gpu_fault", exception=None, frame=None, in_app_frame=None, text=title
+        ),
+        title=title,
+    )
+
+
+def _straggler(text: str, same: str) -> Finding:
+    known = advice.of(advice.STRAGGLER)
+    return Finding(
+        signature=known.id,
+        role=Role.ROOT,
+        line=0,
+        text=text,
+        severity=known.severity,
+        transient=known.transient,
+        family=known.id,
+        fingerprint=fingerprint(
+            signature=known.id, exception=None, frame=None, in_app_frame=None, text=same
+        ),
+        title=known.title,
+    )

@@ -1,0 +1,99 @@
+"""What the GPUs of a run say: faults at once, and one that holds the others up after a while."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.core.events import KernelLine
+from orchestrator.core.model import GpuSample, Severity
+from orchestrator.core.watch.cards import ROUNDS, Cards
+from orchestrator.core.watch.kernel import Whose, own_cards, xid_finding
+
+ALL = frozenset(range(4))
+
+
+def sample(index: int, percent: float = 99.0, clock: int = 1980, **extra: object) -> GpuSample:
+    """A GPU at work."""
+    return GpuSample(
+        index=index,
+        name="NVIDIA H200",
+        utilization_percent=percent,
+        extra={"sm_clock_mhz": clock, **extra},
+    )
+
+
+def rounds(cards: Cards, samples: list[GpuSample], count: int = ROUNDS) -> list[str]:
+    """Texts of what is found when the same is seen again and again."""
+    return [one.text for _ in range(count) for one in cards.take(samples, ALL)]
+
+
+def test_a_rank_that_comes_late_is_a_straggler():
+    """Its GPU rests while all others wait in a collective, which looks like work."""
+    samples = [sample(0), sample(1), sample(2, percent=41.0), sample(3, percent=100.0)]
+    cards = Cards()
+    assert rounds(cards, samples, ROUNDS - 1) == []
+    (text,) = rounds(cards, samples, 3 * ROUNDS)
+    assert text == (
+        "GPU 2 is busy 41 % of the time, the 3 others 99 % or more: they wait for its rank"
+    )
+
+
+def test_a_gpu_that_is_slowed_down_is_a_straggler_with_its_reason():
+    """It works as much as the others, at lower clocks; it is a warning, and passes by itself."""
+    samples = [sample(0), sample(1, clock=1100, throttle_reasons=0x48), sample(2), sample(3)]
+    cards = Cards()
+    found = [one for _ in range(2 * ROUNDS) for one in cards.take(samples, ALL)]
+    (one,) = found
+    assert (one.signature, one.severity, one.transient) == ("straggler", Severity.WARNING, True)
+    assert one.text == (
+        "GPU 1 runs at 1100 MHz, the 3 others at 1980 MHz or more"
+        " (hardware slowdown, hardware thermal slowdown)"
+    )
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [sample(index) for index in range(4)],
+        # Five draft and three verify: several rest, and none of them is odd.
+        [sample(0), sample(1), sample(2, percent=30.0), sample(3, percent=35.0)],
+        # It draws all the power that it may: it works most of all.
+        [sample(0), sample(1), sample(2), sample(3, clock=1300, throttle_reasons=0x4)],
+        [sample(0), sample(1), sample(2), replace(sample(3, clock=900), name="NVIDIA L4")],
+        # Nothing runs: a GPU that rests lowers its clocks.
+        [sample(0), sample(1), sample(2), sample(3, percent=0.0, clock=345)][::-1][:2],
+        [sample(0, percent=0.0), sample(1, percent=1.0), sample(2, percent=0.0, clock=345)],
+    ],
+)
+def test_what_differs_for_a_reason_is_no_straggler(samples: list[GpuSample]):
+    """Roles, power, other cards, too few of them, and idleness."""
+    assert rounds(Cards(), samples, 3 * ROUNDS) == []
+
+
+def test_a_lost_gpu_is_a_finding_and_the_same_one_as_the_kernels():
+    """It tells of no process any more, and is the run's all the same; somebody else's is not."""
+    holder = {"pid": 9, "run": "dflash-1", "run_dir": "/w/runs/dflash-1.u"}
+    whose = Whose(
+        run="dflash-1", directory="/w/runs/dflash-1.u", container="200", holders={9: holder}
+    )
+    before = [replace(sample(0), processes=(holder,)), sample(1)]
+    lost = [GpuSample(index=index, extra={"error": "GPU is lost"}) for index in (0, 1)]
+    cards = Cards()
+    assert cards.take(before, own_cards(before, whose)) == []
+    (found,) = cards.take(lost, own_cards(lost, whose))
+    assert cards.take(lost, frozenset()) == []
+    assert (found.signature, found.text) == ("gpu_fault", "GPU 0: GPU is lost")
+    line = KernelLine(line="NVRM: Xid (PCI:0000:01:00): 79, pid=9, name=python3, GPU", at=1.0)
+    said = xid_finding(line, whose)
+    assert said is not None
+    assert said.fingerprint == found.fingerprint
+
+
+def test_memory_errors_count_from_where_they_stood():
+    """Those from before the run are history; a row that cannot be replaced is not."""
+    cards = Cards()
+    assert cards.take([sample(0, ecc_uncorrected=2)], ALL) == []
+    (found,) = cards.take([sample(0, ecc_uncorrected=3)], ALL)
+    assert found.text == "GPU 0: 1 more uncorrected ECC errors, 3 in all"
+    (found,) = cards.take([sample(0, ecc_uncorrected=3, remapped_rows=[0, 1, 1, 1])], ALL)
+    assert found.text == "GPU 0: a memory row or page could not be replaced"
