@@ -191,7 +191,7 @@ class Classifier:
             offset=reading.first.offset,
             last_line=reading.last_number,
             ends=_ends(reading),
-            truncated=reading.block.headless or not _whole(reading.block),
+            truncated=_truncated(reading),
         )
         return Sighting(
             finding=finding,
@@ -219,10 +219,12 @@ class Classifier:
 
     def of_line(self, line: Line) -> Sighting | None:
         """The finding of a line outside of every block; None for nearly every line."""
-        for index in self._lines.of(line.rest):
+        for index in self._lines.of(line.text):
             item = self._by_line[index]
             lines = item.matcher("lines")
-            if lines is None or not lines.search(line.rest) or _void(item, line.rest):
+            if lines is None or _void(item, line.rest):
+                continue
+            if not lines.search(line.rest) and not (item.whole_lines and lines.search(line.text)):
                 continue
             code = _exit_code(line.rest)
             if code is not None and item.id == "elastic_child_failed":
@@ -374,8 +376,15 @@ def _quoted(reading: Reading) -> bool:
     return any(announces_quote(text) for text in reading.before[-2:])
 
 
-def _whole(block: Block) -> bool:
-    return block.complete or block.kind in (Kind.FAULT, Kind.NATIVE)
+def _truncated(reading: Reading) -> bool:
+    """Whether the log was cut: its beginning holds the rest of a stack, or its end the first part."""
+    block = reading.block
+    if not (block.complete or block.kind in (Kind.FAULT, Kind.NATIVE)):
+        return True
+    if block.headless and block.part.frames and len(block.parts) > 1 and reading.before:
+        # A chain's first exception may have had no stack, but not below the rest of one.
+        return reading.before[-1][:1] in " \t\u2502\u2570"
+    return block.headless
 
 
 def _ends(reading: Reading) -> str | None:

@@ -7,7 +7,7 @@ from orchestrator.core.findings import Frame
 
 _LIBRARY = re.compile(
     r"(?:site|dist)-packages/|/lib(?:64)?/python\d|\\lib\\|^<|/\.pyenv/versions/|/conda/lib/|/torch/_?(?:nn|utils|distributed|dynamo|inductor|functorch|autograd|fx|cuda|optim)/"
-    r"|/torchinductor_|/torch_compile_debug/|\.triton/cache/|/opt/pytorch/|^/usr/lib/|/python3\.\d+/|/bin/(?:torchrun|accelerate|deepspeed|pytest|ray|python[\d.]*)$|^torch/|^ray::|^\./?$"
+    r"|/torchinductor_|/\w\w/c\w{40,}\.py$|/torch_compile_debug/|\.triton/cache/|/opt/pytorch/|^/usr/lib/|/python3\.\d+/|/bin/(?:torchrun|accelerate|deepspeed|pytest|ray|python[\d.]*)$|^torch/|^ray::|^\./?$"
 )
 
 

@@ -38,6 +38,14 @@ _COMPILES = re.compile(
     re.IGNORECASE,
 )
 _LAST_WORDS = re.compile(r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"^(?:(?:Cannot|Can't|Could ?n[o']t|Could not|Unable to|Failed to|Missing|Invalid|Unknown|Unsupported"
+    r"|Unrecognized|Refusing to|Not enough|Expected)\b|No such\b"
+    r"|No [\w /.,'-]{1,60}\b(?:found|given|available|left|specified|provided)\b"
+    r"|\S{1,80}\.(?:ya?ml|json|toml|cfg|ini|py):\d+: \S)",
+    re.IGNORECASE,
+)
+"""A sentence with which a program gives up, where nothing follows it."""
 _TIERS = {
     "elastic_child_failed": 5,
     "interrupted": 4,
@@ -58,6 +66,11 @@ _DEVICE_WORK = frozenset(
     ]
 )
 _ABORTS = frozenset({-6, 134})
+_KILLED = frozenset({-9, 137})
+_GPU = frozenset(
+    ["cuda_device_assert", "cuda_illegal_access", "gpu_fault", "cublas_cudnn_error", "cuda_oom"]
+)
+"""Faults of one card: a line names one, and the exception by which it was noticed may name another."""
 _NEEDED_THREADS = (
     "worker",
     "train",
@@ -143,8 +156,13 @@ class _Court:
         item, sign = telling[-1]
         if item.level in ("E", "C"):
             said = True
+        elif item.level:
+            return None
         else:
-            said = not item.level and _LAST_WORDS.match(item.text) is not None
+            said = _LAST_WORDS.match(item.text) is not None
+            done = any(sign is Sign.DONE for _, sign in telling)
+            if not done and sign is not Sign.HANDLED and _REFUSAL.match(item.text):
+                return item
         return item if said and sign in (Sign.OTHER, Sign.FAILED) else None
 
     def _by_last_words(self, last: Spoken) -> Verdict:
@@ -180,7 +198,7 @@ class _Court:
         fatal = [item for item in possible if not self._survived(item)] or possible[-1:]
         told = record.code if record.code is not None else record.raw
         code = -record.signal if record.signal is not None else told
-        if code == -9 and (oom := self._kernel_oom()) is not None:
+        if code in _KILLED and (oom := self._kernel_oom()) is not None:
             return self._verdict(oom, [oom, *fatal], Certainty.CERTAIN)
         if fatal:
             return self._verdict(self._root(fatal), fatal, Certainty.CERTAIN)
@@ -367,7 +385,7 @@ class _Court:
             return finding
         for other in fatal:
             same = other.finding
-            if _reports_worker(finding, other):
+            if _reports_worker(finding, other) or _notices_fault(finding, other):
                 return replace(
                     finding,
                     exception=same.exception,
@@ -387,6 +405,8 @@ class _Court:
     def _outcome(self, finding: Finding) -> Outcome:
         if finding.signature == "interrupted":
             return Outcome.STOPPED
+        if finding.signature == "nccl_timeout":
+            return Outcome.HUNG
         if finding.signature == "host_oom" and finding.exception is None:
             return Outcome.KILLED
         return Outcome.CRASHED
@@ -448,6 +468,17 @@ def _reports_worker(finding: Finding, other: Sighting) -> bool:
         and exception.message.startswith("DataLoader worker (pid")
         and finding.signature in ("shm_exhausted", "segfault")
         and other.finding.line > finding.line
+    )
+
+
+def _notices_fault(finding: Finding, other: Sighting) -> bool:
+    """Whether the other is the exception by which this rank noticed that a kernel had failed."""
+    return (
+        other.finding.exception is not None
+        and finding.signature in _GPU
+        and other.finding.signature in _GPU
+        and other.finding.line > finding.line
+        and finding.rank in (None, other.finding.rank)
     )
 
 

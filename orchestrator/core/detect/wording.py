@@ -21,6 +21,8 @@ def worded(verdict: Verdict, record: ExitRecord | None) -> Verdict:
     """The verdict, saying no more than its evidence does."""
     if verdict.signature == "python_error" and verdict.exception is None:
         return _without_exception(verdict, record)
+    if verdict.signature == "nan_loss":
+        return replace(verdict, title=f"{verdict.title}, and the run stopped itself")
     if verdict.signature == "host_oom" and verdict.certainty is Certainty.GUESS:
         return replace(
             verdict, title="Killed by SIGKILL: most likely for want of memory, or by somebody"

@@ -57,6 +57,8 @@ class Signature:
     """Where given, one of these must be found in `file:function` of a frame of the same stack."""
     lines: tuple[str, ...] = ()
     """Searched in a line outside of every block."""
+    whole_lines: bool = False
+    """`lines` are searched in lines as they are, times and levels in front of them included."""
     unless: tuple[str, ...] = ()
     """Text that makes a match void, as advice does."""
     ends: str | None = None

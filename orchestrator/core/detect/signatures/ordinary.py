@@ -6,10 +6,10 @@ from orchestrator.core.model import Severity
 SIGNATURES: tuple[Signature, ...] = (
     signature(
         id="nan_loss",
-        title="The loss or a gradient became NaN or infinite, and the run stopped itself",
+        title="The loss or a gradient became NaN or infinite",
         cause=(
-            "A value overflowed or an operation was undefined, and a check in the code or autograd's"
-            " anomaly mode ended the run. The cause lies before the step that noticed it."
+            "A value overflowed or an operation was undefined; a check in the code or autograd's anomaly"
+            " mode noticed it. The cause lies before the step that noticed it."
         ),
         next_steps=(
             "Go back to the last finite step: its batch, learning rate and gradient norm.",
@@ -68,6 +68,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"exited with (?:exit )?code (?:139|134|135|136|132)\b",
             r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:139|134|-11|-6)\b",
             r"Caught signal (?:11|6|7) \(",
+            r"status=(?:11/SEGV|6/ABRT|7/BUS|4/ILL|8/FPE)|terminated by SIG(?:SEGV|ABRT|BUS|ILL|FPE)",
             r"Process \d+ (?:was )?(?:killed|terminated) (?:by|with) signal (?:11|6|SIGSEGV|SIGABRT)",
         ),
         ends="process",
@@ -108,6 +109,8 @@ SIGNATURES: tuple[Signature, ...] = (
             r"(?:[Cc]aught|[Gg]ot|[Hh]andling) (?:SIGTERM|SIGINT|signal (?:15|2|SIGTERM|SIGINT))\b",
             r"^\^C",
             r"Interrupted by user",
+            r"TERM_(?:RUNLIMIT|OWNER|PREEMPT|REQUEUE_OWNER): job killed",
+            r"PBS: job killed: walltime",
             r"^timeout: sending signal (?:TERM|INT|HUP)",
         ),
         ends="process",

@@ -83,6 +83,7 @@ def parse_rule(mapping: Mapping[str, object]) -> Signature:
         transient=_truth(rule, "transient"),
         family=_text(rule, "family") or None,
         lines=pattern,
+        whole_lines=True,
         says=(*says, *pattern),
         types=types,
         unless=_patterns(rule, "unless"),

@@ -1,0 +1,122 @@
+"""Ends that no stack tells: last words, exit codes, the kernel's lines, a rule's own words."""
+
+import pytest
+
+from orchestrator.core.detect.engine import Engine, diagnose
+from orchestrator.core.detect.signatures import parse_rule
+from orchestrator.core.findings import Outcome, Role, Verdict
+from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import read_kernel_line
+
+STEPS = b"step 1 loss 2.31\nstep 2 loss 2.29\n"
+
+
+def record(code: int | None, signal: int | None = None) -> ExitRecord:
+    return ExitRecord(code=code, signal=signal, started_at=0.0, ended_at=9.0)
+
+
+def judged(text: str) -> Verdict:
+    return diagnose([STEPS + text.encode()])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No training data found in /data/train",
+        "cannot resume: step 400 is newer than the configuration",
+        "configs/base.yaml:7: unknown key learing_rate",
+        "Failed to read the tokenizer",
+    ],
+)
+def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
+    """A program that leaves with sys.exit(sentence) crashed, and the sentence is the evidence."""
+    verdict = judged(words + "\n")
+    assert (verdict.signature, verdict.line, verdict.evidence[0]) == (
+        "python_error",
+        3,
+        f"3: {words}",
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No checkpoint found, starting from scratch\nstep 3 loss 2.2\n",
+        "training finished\nCould not delete the scratch folder\n",
+        "WARNING: Failed to import flash_attn\n",
+        "Unable to use flash attention, falling back to eager\n",
+        "No improvement for 10 epochs\n",
+    ],
+)
+def test_sentence_that_only_sounds_so_is_none(words: str) -> None:
+    """What is handled, followed by work, behind the end of the work or a logger's is no end."""
+    assert not judged(words).crash
+
+
+@pytest.mark.parametrize(("code", "signal"), [(None, 9), (137, None)])
+def test_kernel_line_counts_whether_signal_or_code_tells_of_sigkill(
+    code: int | None, signal: int | None
+) -> None:
+    """A shell turns signal 9 into 137: the kernel's line proves an OOM either way."""
+    event = read_kernel_line(
+        "Memory cgroup out of memory: Killed process 42 (python3) total-vm:1kB"
+    )
+    assert event is not None
+    verdict = diagnose([STEPS], exit_record=record(code, signal), kernel=[event])
+    assert (verdict.signature, verdict.certainty.value) == ("host_oom", "certain")
+
+
+def test_rule_may_ask_for_the_level_in_front_of_a_line() -> None:
+    """A rule's pattern sees the line as it is, not only what stands behind time and level."""
+    rule = parse_rule({"name": "vendor", "pattern": r"FATAL E\d+", "fault_on_match": True})
+    log = [STEPS + b"2026-11-29 19:00:00 FATAL E117: link lost\n"]
+    assert diagnose(log, [rule]).signature == "vendor"
+
+
+def test_nan_loss_of_a_run_that_ended_well_is_a_finding_and_no_crash() -> None:
+    """Exit code 0 makes no crash of a NaN that was noticed, and nothing says the run stopped."""
+    engine = Engine()
+    (finding,) = engine.feed(STEPS + b"loss is nan, stopping early\n")
+    verdict = engine.close(record(0))
+    assert (finding.signature, verdict.crash, verdict.verdict) == ("nan_loss", False, Outcome.OK)
+    assert [(one.signature, one.role) for one in verdict.findings] == [
+        ("nan_loss", Role.DIAGNOSTIC)
+    ]
+    assert "stopped" not in finding.title
+    assert "stopped itself" in diagnose([STEPS + b"loss is nan, aborting\n"]).title
+
+
+def test_collective_that_never_came_is_a_hang() -> None:
+    """Where the watchdog ended ranks that waited, the verdict is `hung`."""
+    verdict = judged(
+        "[rank0]:[E1129 19:00:00.1 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective"
+        " operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1, NumelOut=1,"
+        " Timeout(ms)=600000) ran for 600003 milliseconds before timing out.\n"
+        "[rank0]:[E1129 19:00:01.1 ProcessGroupNCCL.cpp:621] [Rank 0] Some NCCL operations have"
+        " failed or timed out. To avoid data inconsistency, we are taking the entire process"
+        " down.\n"
+    )
+    assert (verdict.verdict, verdict.signature, verdict.crash) == (
+        Outcome.HUNG,
+        "nccl_timeout",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "signature"),
+    [
+        ("systemd[1]: train.service: Failed with result 'oom-kill'.", "host_oom"),
+        ("train.service: Main process exited, code=killed, status=9/KILL", "host_oom"),
+        ("train.service: Main process exited, code=dumped, status=11/SEGV", "segfault"),
+        ("TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "host_oom"),
+        ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "interrupted"),
+        ("=>> PBS: job killed: walltime 3605 exceeded limit 3600", "interrupted"),
+        ("INFO exited: train (terminated by SIGSEGV (core dumped); not expected)", "segfault"),
+        ("WARN exited: train (exit status 1; not expected)", "elastic_child_failed"),
+        ("##[error]Process completed with exit code 1.", "elastic_child_failed"),
+    ],
+)
+def test_supervisors_say_how_it_ended(line: str, signature: str) -> None:
+    """systemd, LSF, PBS, supervisord and a CI's runner name the end where the program did not."""
+    assert judged(f"{line}\n").signature == signature
