@@ -1,6 +1,7 @@
 """`python -m tui`: options, the source, the app."""
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "TEXTUAL_DRIVER" not in os.environ and not (sys.stdin.isatty() and sys.stdout.isatty()):
         sys.stderr.write("orch: the dashboard needs a terminal. `orch status` needs none.\n")
         return 2
-    # Textual takes a third of the time to the first screen, so it comes once the words are right.
+    # Half of the time to the first picture is imports, and a sixth of that is looking through what
+    # they made for garbage; the app collects again from its first picture on.
+    gc.disable()
     from tui.app import Dashboard
 
     app = Dashboard(source, Options(name=name, orch=orch, read_only=options.read_only))

@@ -8,8 +8,8 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from orchestrator.core.parse.terminal import clean, read_prefix
-from tui import text
+from orchestrator.core.parse.searching import shown_text
+from orchestrator.core.parse.terminal import read_prefix
 
 MAX_LINES = 20_000
 MAX_OPEN_BYTES = 256 * 1024
@@ -27,11 +27,6 @@ class LogLine:
     text: str
     rank: int | None
     level: str
-
-
-def shown_text(raw: bytes) -> str:
-    """One line as a terminal would show it in the end."""
-    return text.harmless(clean(raw)[-1])
 
 
 class LogWindow:

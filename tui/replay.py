@@ -12,6 +12,7 @@ A replay is JSON lines. Each has `t`, seconds from its beginning, and `kind`:
 """
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from typing import Any
 
 from orchestrator.api.client import LogPart
 from orchestrator.core.errors import ApiError, UsageError
+from orchestrator.core.parse import searching
+from orchestrator.core.parse.searching import Progress
 from tui.fleet import Fleet
 from tui.source import Frame, Message, Query
 
@@ -80,6 +83,15 @@ class ReplaySource:
         """The newest messages for that path."""
         del body
         yield from self._newest("stream", path)["messages"]
+
+    def search(
+        self, run: str, *, attempt: int | None, words: str, way: str, offset: int
+    ) -> Iterator[Progress]:
+        """As a daemon would search."""
+        whole = self.log(run, attempt=attempt, offset=0, size=sys.maxsize).content
+        if way == "down":
+            return searching.down(searching.Search(words), [(offset, whole[offset:])])
+        return searching.up(searching.Search(words), [(0, whole[:offset])])
 
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of the log as it is by now."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from orchestrator.api.client import Client, LogPart, quoted
 from orchestrator.api.location import Location, daemon_socket
 from orchestrator.core.errors import OrchError
+from orchestrator.core.parse.searching import Progress
 from tui.fleet import Fleet
 
 Message = dict[str, Any]
@@ -53,6 +54,12 @@ class Source(Protocol):
 
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of a run's log."""
+        ...
+
+    def search(
+        self, run: str, *, attempt: int | None, words: str, way: str, offset: int
+    ) -> Iterator[Progress]:
+        """The nearest line that matches, `down` or `up` from an offset; progress before it."""
         ...
 
 
@@ -100,6 +107,15 @@ class LiveSource:
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of a run's log."""
         return self._client().log(run, attempt=attempt, offset=offset, size=size)
+
+    def search(
+        self, run: str, *, attempt: int | None, words: str, way: str, offset: int
+    ) -> Iterator[Progress]:
+        """Searched where the log lies: over there."""
+        query = {"attempt": attempt, "words": words, "way": way, "offset": offset}
+        for message in self._client().stream("GET", run_path(run, "/search"), query=query):
+            if message["kind"] != "none":
+                yield Progress(message["offset"], found=message["kind"] == "found")
 
     def _client(self) -> Client:
         return Client(daemon_socket(self._location))

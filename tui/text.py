@@ -9,29 +9,15 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-from orchestrator.core.parse.terminal import printable
+from orchestrator.core.parse.terminal import one_line
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 UNKNOWN = "-"
 
-_UNSEEN = dict.fromkeys(
-    [
-        *range(0x80, 0xA0),
-        0x061C,
-        0x200B,
-        *range(0x200E, 0x2010),
-        *range(0x2028, 0x202F),
-        *range(0x2060, 0x206A),
-        0xFEFF,
-    ]
-)
-"""Escapes in their 8-bit form, and characters that turn the direction of a line or are not seen."""
-
 
 def harmless(text: str) -> str:
     """The text on one line, with nothing left that moves a cursor, colours, or turns it around."""
-    plain = printable(text).translate(_UNSEEN)
-    return plain.replace("\n", " ").expandtabs(8) if "\t" in plain or "\n" in plain else plain
+    return one_line(text)
 
 
 def width_of(text: str) -> int:

@@ -1,51 +1,59 @@
-"""A log of gigabytes behind the real API server: opening it, jumping in it, searching all of it.
+"""A log of gigabytes as the daemon stores it, behind the real API server: open, jump, search.
 
-python -m bench.tui.big_log FOLDER GIGABYTES     serves it until its input ends
+python -m bench.tui.big_log FOLDER GIGABYTES     stores it, serves it until its input ends
 """
 
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.api.location import Location, locate
 from orchestrator.api.server import LogRange
+from orchestrator.daemon import searching
+from orchestrator.store.logs import Logs
 from tests.cli.canned import CannedBackend, CannedDaemon
-from tui import search
 from tui.reading import Reading
 from tui.source import LiveSource
 
-LINE = (
-    b"step 123456/5000000  loss 2.7795  tok/s 10,546  phase train  lr 1.89e-03  grad_norm 0.8123\n"
+LINES = b"".join(
+    b"step %d/5000000  loss %.4f  tok/s %d  phase train  lr 1.89e-03  grad_norm %.4f\n"
+    % (step, 2 + 1e3 / (step + 9), 10_000 + step * 7919 % 997, step * 104_729 % 10_007 / 10_007)
+    for step in range(50_000)
 )
-BLOCK = LINE * 50_000
 NEEDLE = b"RuntimeError: the needle\n"
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 
 
 class BigLog(CannedBackend):
-    """A log that is made where it is asked for: one line over and over, a needle at the end."""
+    """Step lines, and a needle at the end; closed segments are compressed, as in any store."""
 
     def __init__(self, location: Location, size: int) -> None:
         super().__init__(location)
-        self.size = size // len(LINE) * len(LINE) + len(NEEDLE)
+        self.logs = Logs(location.state_folder / "logs")
+        for at in range(0, size, len(LINES)):
+            self.logs.append("x", 1, at, LINES, 1.0)
+        self.logs.append("x", 1, self.logs.end("x", 1), NEEDLE, 2.0)
+        self.logs.close("x", 1)
+        self.logs.close_all()
 
     async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange:
         """A range of it, whichever run is meant."""
         del words
-        offset = int(query.get("offset", 0))
-        end = min(offset + min(int(query["size"]), MAX_RANGE_BYTES), self.size)
-        shift = offset % len(LINE)
-        count = max(end - offset, 0)
-        chunk = bytearray((BLOCK * 2)[shift : shift + count])
-        while len(chunk) < count:
-            chunk += BLOCK[: count - len(chunk)]
-        first = self.size - len(NEEDLE)
-        if end > first:
-            chunk[max(first - offset, 0) :] = NEEDLE[max(offset - first, 0) :]
-        return LogRange(attempt=1, offset=offset, size=self.size, chunk=bytes(chunk))
+        offset, size = int(query.get("offset", 0)), min(int(query["size"]), MAX_RANGE_BYTES)
+        chunk = self.logs.read("x", 1, offset, size)
+        return LogRange(attempt=1, offset=offset, size=self.logs.end("x", 1), chunk=chunk)
+
+    async def stream(
+        self, what: str, words: str, body: Mapping[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The daemon's own search."""
+        del what, words
+        async for message in searching.in_log(self.logs, "x", 1, body):
+            yield message
 
 
 def located(folder: Path) -> Location:
@@ -69,24 +77,25 @@ def measure(folder: Path, gigabytes: float) -> dict[str, float]:
         opened = _until_shown(source, reading)
         reading.jump(int(gigabytes * 5e8))
         jumped = _until_shown(source, reading)
-        began = time.perf_counter()
-        pattern = search.compiled("the needle")
-        steps = search.down(pattern, lambda at, size: _read(source, at, size), 0)
-        *_, last = steps
-        took = time.perf_counter() - began
-        assert last.found
+        down, up = (_searched(source, way, int(gigabytes * 2e9)) for way in ("down", "up"))
         server.communicate()
     return {
         "log_gigabytes": gigabytes,
         "log_open_ms": opened * 1000,
         "log_jump_ms": jumped * 1000,
-        "log_search_s": took,
-        "log_search_mb_per_s": last.offset / took / 1e6,
+        "log_search_s": down,
+        "log_search_mb_per_s": gigabytes * 1e3 / down,
+        "log_near_match_ms": up * 1000,
     }
 
 
-def _read(source: LiveSource, offset: int, size: int) -> bytes:
-    return source.log("x", attempt=1, offset=offset, size=size).content
+def _searched(source: LiveSource, way: str, near: int) -> float:
+    """Seconds to the needle at the end of all, down; or to a step just above `near`, up."""
+    words, offset = ("the needle", 0) if way == "down" else ("step 4[0-9]*9/", near)
+    began = time.perf_counter()
+    *_, last = source.search("x", attempt=1, words=words, way=way, offset=offset)
+    assert last.found
+    return time.perf_counter() - began
 
 
 def _until_shown(source: LiveSource, reading: Reading) -> float:

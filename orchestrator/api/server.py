@@ -133,6 +133,7 @@ class Server:
         router.add_get("/v1/runs/{words}/log", self._log)
         router.add_get("/v1/runs/{words}/bundle", self._archive)
         router.add_get("/v1/runs/{words}/follow", self._get_stream("follow"))
+        router.add_get("/v1/runs/{words}/search", self._get_stream("search"))
         router.add_post("/v1/runs/{words}/stop", self._post_stream("stop"))
         router.add_post("/v1/deploy", self._post_stream("deploy"))
         router.add_post("/v1/run", self._post_stream("run"))

@@ -19,6 +19,7 @@ from orchestrator.daemon import (
     launching,
     pruning,
     queries,
+    searching,
     shipping,
     silences,
     simulating,
@@ -52,6 +53,7 @@ _DOCUMENTS: dict[str, Answer] = {
 }
 _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
     "follow": following.follow,
+    "search": searching.search,
     "deploy": lambda parts, _, body: shipping.deploy(
         parts, body.get("jobs") or [], dry_run=bool(body.get("dry_run"))
     ),

@@ -147,6 +147,15 @@ class Logs:
                 yield max(offset, segment.start), part
                 left = None if left is None else left - len(part)
 
+    def parts_up(
+        self, run: str, attempt: int, end: int | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Stored bytes before `end` (None: all), the last part first, with their offsets."""
+        for segment in reversed(segments.of(self._path(run, attempt))):
+            size = segment.end - segment.start if end is None else end - segment.start
+            if size > 0 and (part := segment.read(segment.start, size)):
+                yield segment.start, part
+
     def tail(self, run: str, attempt: int, size: int) -> bytes:
         """The last `size` bytes, or all where there are fewer."""
         parts: list[bytes] = []

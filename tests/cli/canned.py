@@ -229,6 +229,7 @@ class CannedBackend:
                 {"kind": "incident", "incident": incident_view()},
                 {"kind": "end", "run": run_view()},
             ],
+            "search": [{"kind": "none", "attempt": 1}],
             "stop": [
                 {"kind": "stopping", "run": running()},
                 {

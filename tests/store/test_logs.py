@@ -54,6 +54,18 @@ def test_hole_is_kept_as_a_gap(logs: Logs) -> None:
     assert list(logs.parts("j-1", 1)) == [(0, b"abc"), (10, b"xyz"), (18, b"!")]
 
 
+def test_parts_come_from_the_end_too(logs: Logs) -> None:
+    """Backwards, each part keeps its offset, and nothing behind the given end is in it."""
+    for at in range(0, 300, 50):
+        logs.append("j-1", 1, at, b"x" * 49 + b"\n", 1.0)
+    there = list(logs.parts("j-1", 1))
+    assert len(there) > 2
+    assert list(logs.parts_up("j-1", 1)) == there[::-1]
+    assert b"".join(part for _, part in [*logs.parts_up("j-1", 1, 120)][::-1]) == logs.read(
+        "j-1", 1, 0, 120
+    )
+
+
 def test_hole_at_the_beginning(logs: Logs) -> None:
     """A log whose first bytes were lost begins where it begins."""
     logs.append("j-1", 1, 100, b"abc", 1.0)

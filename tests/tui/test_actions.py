@@ -144,9 +144,8 @@ async def test_read_only_does_nothing_and_says_so(
     """No key that changes anything asks the daemon for it, and none is in the footer."""
     async with live(location, read_only=True).run_test(size=(100, 30), notifications=True) as pilot:
         await ready(pilot)
-        footer = screen_text(pilot).splitlines()[-1]
-        assert "deploy" not in footer
-        assert "help" in footer
+        await until(pilot, lambda: "help" in screen_text(pilot).splitlines()[-1], "the footer")
+        assert "deploy" not in screen_text(pilot).splitlines()[-1]
         await pilot.press("d", "r", "s", "B", "A", "a", "x")
         await until(pilot, lambda: "--read-only" in screen_text(pilot), "the reason")
         assert {kind for kind, _, _ in canned.asked} <= {"snapshot", "get", "log", "metrics"}

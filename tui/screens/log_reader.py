@@ -1,21 +1,24 @@
-"""Fetches what a log view wants, searches what it does not hold, and saves the whole.
+"""Fetches what a log view wants, has searched what it does not hold, and saves the whole.
 
 The view knows where the eye is; this asks the source, in workers of the screen.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from textual.screen import Screen
 from textual.worker import Worker
 
 from orchestrator.core.errors import OrchError
+from orchestrator.core.parse.searching import Progress, compiled
 from tui import text
 from tui.bridge import in_thread, iterate
 from tui.reading import Want
-from tui.search import RANGE_BYTES, Progress, compiled, down, up
 from tui.source import Source
 from tui.widgets.log_view import LogView
+
+SAVED_BYTES = 4 * 1024 * 1024
+"""What is asked for at a time when all is saved; the daemon gives 8 MiB at most."""
 
 
 class LogReader:
@@ -27,6 +30,7 @@ class LogReader:
         self._source = source
         self._run = run
         self._fetching = False
+        self._words = ""
         self._searching: Worker[None] | None = None
 
     # --- ranges ----------------------------------------------------------------------------------
@@ -64,22 +68,13 @@ class LogReader:
         self._view.changed()
         return went_on
 
-    def _range(self) -> Callable[[int, int], bytes]:
-        """Blocking reads of the attempt that is shown now."""
-        attempt = self._view.reading.window.attempt
-
-        def read(offset: int, size: int) -> bytes:
-            return self._source.log(self._run, attempt=attempt, offset=offset, size=size).content
-
-        return read
-
     # --- searching -------------------------------------------------------------------------------
 
     def search(self, words: str) -> None:
         """Mark every match, and go to the nearest one, upwards while following."""
         self.stop()
         view = self._view
-        view.pattern = compiled(words) if words else None
+        view.pattern, self._words = compiled(words) if words else None, words
         view.remark = ""
         view.changed()
         if view.pattern is not None:
@@ -97,10 +92,15 @@ class LogReader:
         line = reading.window.line_at(place)
         if way > 0:
             start = place if here or line is None else line.end
-            steps = down(view.pattern, self._range(), start)
         else:
             start = line.offset if line is not None and not reading.following else place
-            steps = up(view.pattern, self._range(), start)
+        steps = self._source.search(
+            self._run,
+            attempt=reading.window.attempt,
+            words=self._words,
+            way="down" if way > 0 else "up",
+            offset=start,
+        )
         self._searching = self._screen.run_worker(self._search(steps, way), group="search")
 
     async def _search(self, steps: Iterator[Progress], way: int) -> None:
@@ -137,12 +137,16 @@ class LogReader:
         """Write the whole log, raw as it was stored, to a new file in the folder."""
         attempt = self._view.reading.window.attempt or 1
         path = folder / f"{self._run}.{attempt}.log"
-        read = self._range()
+
+        def read(offset: int) -> bytes:
+            return self._source.log(
+                self._run, attempt=attempt, offset=offset, size=SAVED_BYTES
+            ).content
 
         def copy() -> None:
             with path.open("xb") as file:
                 at = 0
-                while content := read(at, RANGE_BYTES):
+                while content := read(at):
                     file.write(content)
                     at += len(content)
 

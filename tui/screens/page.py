@@ -98,5 +98,5 @@ class Page(Screen[None]):
 
     def action_back(self) -> None:
         """Go to the screen below."""
-        if len(self.app.screen_stack) > 2:
+        if len(self.app.screen_stack) > 1:
             self.app.pop_screen()

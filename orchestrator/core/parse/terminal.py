@@ -51,6 +51,26 @@ def printable(text: str) -> str:
     return _UNSEEN.sub("", _ESCAPE.sub("", text)).replace("\r", "")
 
 
+_UNSEEN_TOO = dict.fromkeys(
+    [
+        *range(0x80, 0xA0),
+        0x061C,
+        0x200B,
+        *range(0x200E, 0x2010),
+        *range(0x2028, 0x202F),
+        *range(0x2060, 0x206A),
+        0xFEFF,
+    ]
+)
+"""Escapes in their 8-bit form, and characters that turn the direction of a line or are not seen."""
+
+
+def one_line(text: str) -> str:
+    """The printable text on one line, tabs as blanks, with nothing in it that is not seen."""
+    plain = printable(text).translate(_UNSEEN_TOO)
+    return plain.replace("\n", " ").expandtabs(8) if "\t" in plain or "\n" in plain else plain
+
+
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """What stands in front of a line's own text."""
