@@ -45,8 +45,8 @@ class Classifier:
     def __init__(self, signatures: Sequence[Signature], app_roots: Sequence[str] = ()) -> None:
         self._signatures = tuple(signatures)
         self._roots = tuple(app_roots)
-        self._by_line = tuple(item for item in self._signatures if item.lines)
-        self._lines = Suspects([item.lines for item in self._by_line])
+        self._by_line = tuple(item for item in self._signatures if item.lines or item.rests)
+        self._lines = Suspects([(*item.lines, *item.rests) for item in self._by_line])
         self._says = Suspects([item.says for item in self._signatures])
         self._by_kind: dict[str, frozenset[int]] = {}
         """Positions of the signatures whose types match an exception's."""
@@ -250,6 +250,7 @@ class Classifier:
                     offset=line.offset,
                     last_line=line.last_number,
                     ends=item.ends,
+                    truncated=_is_rest(item, line.rest),
                 ),
                 key=line.prefix.key,
                 level=line.prefix.level,
@@ -312,6 +313,11 @@ def _void(item: Signature, text: str) -> bool:
     return unless is not None and unless.search(text) is not None
 
 
+def _is_rest(item: Signature, text: str) -> bool:
+    rests = item.matcher("rests")
+    return rests is not None and rests.search(text) is not None
+
+
 def _in_frames(item: Signature, places: Sequence[str]) -> bool:
     frames = item.matcher("frames")
     return frames is None or any(frames.search(place) for place in places)
@@ -369,7 +375,7 @@ _MARGIN = re.compile(r"^(?:\\?[>|:#*\s]|\\ )+$")
 
 def _quoted(reading: Reading) -> bool:
     """Whether the stack stands in a margin, or under words that announce text which is data."""
-    if reading.block.kind in (Kind.GROUP, Kind.RICH):
+    if reading.block.kind is Kind.GROUP or reading.block.boxed:
         return False
     if reading.block.indent >= MIN_MARGIN or (reading.shape and _MARGIN.match(reading.shape)):
         return True

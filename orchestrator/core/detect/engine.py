@@ -48,7 +48,9 @@ class Engine:
     def __init__(self, rules: Sequence[Signature] = (), app_roots: Sequence[str] = ()) -> None:
         signatures = (*rules, *load())
         self._classifier = Classifier(signatures, app_roots)
-        self._prefilter = Prefilter(tuple(p for item in signatures for p in item.lines))
+        self._prefilter = Prefilter(
+            tuple(p for item in signatures for p in (*item.lines, *item.rests))
+        )
         self._pace = Pace(
             Rarities(
                 tuple(

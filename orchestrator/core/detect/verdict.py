@@ -37,7 +37,11 @@ _COMPILES = re.compile(
     r"|cache (?:is )?(?:cold|empty|cleared|miss)|(?:cold|cleared|empty) (?:compile )?cache",
     re.IGNORECASE,
 )
-_LAST_WORDS = re.compile(r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S", re.IGNORECASE)
+_LAST_WORDS = re.compile(
+    r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S"
+    r"|^(?:\S{1,60} )?(?:exit(?:ed with)?(?: code| status)|rc|return ?code)\s?[:=]?\s?[1-9]\d{0,2}\W*$",
+    re.IGNORECASE,
+)
 _REFUSAL = re.compile(
     r"^(?:(?:Cannot|Can't|Could ?n[o']t|Could not|Unable to|Failed to|Missing|Invalid|Unknown|Unsupported"
     r"|Unrecognized|Refusing to|Not enough|Expected)\b|No such\b"

@@ -186,6 +186,9 @@ class Weaver:
         before = rest[:column]
         block = Block(kind)
         reading = self._reading(line, block)
+        if kind is Kind.RICH:
+            block.boxed = True
+            block.indent = len(rest) - len(rest.lstrip())
         if kind is Kind.PYTHON and before:
             block.indent = len(before) - len(before.lstrip())
             if line.prefix.width:

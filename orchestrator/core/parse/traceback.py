@@ -174,6 +174,8 @@ class Block:
     """Its first line is not in the log."""
     indent: int = 0
     strangers: int = 0
+    boxed: bool = False
+    """Drawn by rich; behind its box the exception stands as any other does."""
     pending: str = ""
     """A path that rich folded over several lines of its box."""
     blanks: int = 0
@@ -389,7 +391,8 @@ class Block:
         if not bare.startswith("\u2502"):
             return Offer.PASSED if bare else Offer.TAKEN
         inside = bare.strip("\u2502").strip()
-        whole = self.pending + inside
+        gap = " " if self.pending and inside.startswith("in ") else ""
+        whole = f"{self.pending}{gap}{inside}"
         if (found := RICH_FRAME.match(whole)) and _looks_like_path(found["file"]):
             self.part.frames.append(
                 Frame(

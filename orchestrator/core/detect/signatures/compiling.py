@@ -200,6 +200,6 @@ SIGNATURES: tuple[Signature, ...] = (
             r"backend='\w+' raised:",
             r"Could not guard on data-dependent expression",
         ),
-        lines=(r"^Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", r"^from user code:$"),
+        rests=(r"^Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", r"^from user code:$"),
     ),
 )

@@ -78,6 +78,10 @@ SIGNATURES: tuple[Signature, ...] = (
             r"Unable to load weights from .{0,200}checkpoint",
             r"loaded state dict (?:has|contains) ",
         ),
+        rests=(
+            r"^\s+size mismatch for \S+: copying a param with shape ",
+            r"^\s+(?:Missing|Unexpected) key\(s\) in state_dict: ",
+        ),
     ),
     signature(
         id="checkpoint_corrupt",
@@ -174,6 +178,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"\b(?:HTTPSConnectionPool|HTTPConnectionPool)\(",
             r"\b[45]\d\d Client Error|\b5\d\d Server Error",
             r"is not a local folder and is not a valid model identifier",
+            r"Repo id must (?:be in the form|use alphanumeric chars)",
             r"is not a valid model identifier",
             r"You are trying to access a gated repo",
             r"Couldn't find (?:a dataset script|any data file|'|file)",

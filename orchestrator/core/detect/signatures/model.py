@@ -57,6 +57,8 @@ class Signature:
     """Where given, one of these must be found in `file:function` of a frame of the same stack."""
     lines: tuple[str, ...] = ()
     """Searched in a line outside of every block."""
+    rests: tuple[str, ...] = ()
+    """Searched like `lines`: parts of its message, which stand alone only where the log was cut."""
     whole_lines: bool = False
     """`lines` are searched in lines as they are, times and levels in front of them included."""
     unless: tuple[str, ...] = ()
@@ -80,7 +82,8 @@ def signature(**fields: object) -> Signature:
         "types": _join(made.types, r"(?:^|\.)(?:%s)$"),
         "says": _join(made.says, "%s"),
         "frames": _join(made.frames, "%s"),
-        "lines": _join(made.lines, "%s"),
+        "lines": _join((*made.lines, *made.rests), "%s"),
+        "rests": _join(made.rests, "%s"),
         "unless": _join(made.unless, "%s"),
     }
     made.compiled.update(joined)  # type: ignore[attr-defined]  # the dict made two lines above
