@@ -26,7 +26,7 @@ from orchestrator.link.link import Link
 from orchestrator.observe.evidence import collect
 from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
-from orchestrator.witness import Surroundings
+from orchestrator.witness import Surroundings, host_of
 
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
@@ -171,6 +171,7 @@ class Actor:
                     attempt_dir=attempt_dir(run),
                     log=stages.store.logs.tail(run.id, action.attempt, EVIDENCE_LOG_BYTES),
                     kernel=stages.machine.kernel.since(run.started_at or 0.0),
+                    host=host_of(stages.link, stages.machine),
                 )
                 return None
 

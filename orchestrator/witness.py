@@ -14,8 +14,9 @@ from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError
 from orchestrator.core.events import Exited, GpusSampled, KernelLine, RelayGone
 from orchestrator.core.findings import Finding
-from orchestrator.core.model import Job, LinkState, Run
+from orchestrator.core.model import GpuSample, Job, LinkState, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
+from orchestrator.core.parse.nccl_ras import lags
 from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.advice import HANG
 from orchestrator.core.watch.cards import Cards
@@ -25,6 +26,7 @@ from orchestrator.launch.session import attempt_dir
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import keep
 from orchestrator.observe.kernel import KernelLog
+from orchestrator.observe.stacks import dump
 
 MOST_WAITING = 200
 """Lines of a storm; the oldest say enough."""
@@ -40,8 +42,15 @@ logger = logging.getLogger(__name__)
 class Surroundings(Protocol):
     """The machine below a target, as the daemon sees it."""
 
+    link: Link
     kernel: KernelLog
     holders: dict[int, Mapping[str, Any]]
+
+
+def host_of(link: Link, machine: Surroundings) -> Link | None:
+    """The link to the machine below a target; None where the target is one, or is not seen."""
+    seen = machine.link.state is not LinkState.UNREACHABLE
+    return machine.link if seen and machine.link is not link else None
 
 
 class Witness:
@@ -127,14 +136,13 @@ class Witness:
     async def _second_witness(self, silence: Silence) -> Finding | None:
         """Stacks, CPU and GPUs, and the stacks again; kept as evidence where they say a hang."""
         try:
-            first = await self._ask("dump", folders=self._folders())
+            first = await self._dump()
             used = await self._ask("activity", over_s=CPU_OVER_S)
-            second = await self._ask("dump", folders=self._folders())
+            second = await self._dump()
         except TargetError as error:
             logger.info("witness.unheard", extra={"run": self._run.id, "why": str(error)})
             return None
-        gpus = self._gpus()
-        samples = gpus.samples if gpus is not None else ()
+        samples = self._own_samples()
         activity = Activity(
             cpu_cores=used["cpu_cores"],
             gpu_percents=tuple(
@@ -148,6 +156,8 @@ class Witness:
             commands=tuple(one["command"] for one in used["processes"]),
             stacks=_stacks(first),
             later_stacks=_stacks(second),
+            lags=lags(first.get("nccl") or ""),
+            later_lags=lags(second.get("nccl") or ""),
         )
         finding = self._vigil.judge(silence, activity)
         if finding is not None and finding.signature == HANG:
@@ -156,6 +166,22 @@ class Witness:
             file = self._evidence / f"{self._run.id}.{self._run.attempt}.hang.json"
             await asyncio.to_thread(keep, file, kept)
         return finding
+
+    def _own_samples(self) -> list[GpuSample]:
+        """Of the run's GPUs, where it is known which those are: others' say nothing of it."""
+        gpus = self._gpus()
+        samples = gpus.samples if gpus is not None else ()
+        own = self._cards.own
+        return [one for one in samples if not own or one.index in own]
+
+    async def _dump(self) -> dict[str, Any]:
+        return await dump(
+            self._link,
+            host_of(self._link, self._machine),
+            self._run,
+            attempt_dir=attempt_dir(self._run),
+            folders=self._folders(),
+        )
 
     async def _ask(self, op: str, **args: Any) -> dict[str, Any]:
         answer: dict[str, Any] = await self._link.call(
@@ -174,5 +200,7 @@ class Witness:
         return [folder] if folder else []
 
 
-def _stacks(dump: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(one["stacks"] for one in dump["processes"] if one.get("stacks"))
+def _stacks(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """As told inside, else as the host told them."""
+    processes = [*found["processes"], *found.get("host", {}).get("processes", ())]
+    return tuple(one["stacks"] for one in processes if one.get("stacks"))

@@ -15,31 +15,32 @@ from orchestrator.core.errors import OrchError, Unreachable
 from orchestrator.core.events import KernelLine
 from orchestrator.core.model import Run
 from orchestrator.link.link import Link
+from orchestrator.observe import stacks
 
 OPS = ("processes", "sessions", "gpus")
-DUMP_WITHIN_S = 60.0
 LOG_LINES = 2000
 
 logger = logging.getLogger(__name__)
 
 
 async def collect(
-    link: Link, file: Path, *, run: Run, attempt_dir: str, log: bytes, kernel: Sequence[KernelLine]
+    link: Link,
+    file: Path,
+    *,
+    run: Run,
+    attempt_dir: str,
+    log: bytes,
+    kernel: Sequence[KernelLine],
+    host: Link | None = None,
 ) -> None:
     """Write the evidence to `file`; Unreachable where the target cannot be asked now.
 
-    Of the run's processes that are left, threads and stacks; of its GPUs, `nvidia-smi -q`; the
-    last lines of its log; what the kernel said since it started.
+    Of the run's processes that are left, threads and stacks; of its GPUs, `nvidia-smi -q`; what
+    NCCL says; the last lines of its log; what the kernel said since it started. `host` is the link
+    to the machine below the target, None where the target is one.
     """
     found = {op: await _ask(link, op) for op in OPS}
-    found["dump"] = await _ask(
-        link,
-        "dump",
-        timeout_s=DUMP_WITHIN_S,
-        run=run.id,
-        uid=run.uid,
-        attempt_dir=attempt_dir,
-    )
+    found["dump"] = await _dump(link, host, run, attempt_dir)
     found["kernel"] = [{"at": line.at, "line": line.line} for line in kernel]
     found["log"] = log.decode("utf-8", "replace").splitlines()[-LOG_LINES:]
     await asyncio.to_thread(keep, file, found)
@@ -57,6 +58,15 @@ def keep(file: Path, found: Any) -> None:
 async def _ask(link: Link, op: str, **args: Any) -> Any:
     try:
         return await link.call(op, **args)
+    except Unreachable:
+        raise
+    except OrchError as error:
+        return {"error": str(error)}
+
+
+async def _dump(link: Link, host: Link | None, run: Run, attempt_dir: str) -> Any:
+    try:
+        return await stacks.dump(link, host, run, attempt_dir=attempt_dir, folders=[])
     except Unreachable:
         raise
     except OrchError as error:

@@ -1,15 +1,18 @@
 """Ops `activity` and `dump`: whether the processes of a run do anything, and where they stand.
 
-Reads /proc; py-spy, where it is there, tells the Python stacks. Changes nothing.
+Reads /proc; py-spy, where it is there, tells the Python stacks, and NCCL what it waits for.
+Changes nothing.
 """
 
 import os
+import platform
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from . import procfs
+from . import join, procfs, ras
 from .belonging import Belonging
 from .frames import Frame
 from .ops import Progress
@@ -41,7 +44,10 @@ def activity(args: Frame, _progress: Progress) -> Frame:
 
 
 def dump(args: Frame, _progress: Progress) -> Frame:
-    """Every process of the run with its threads and, with py-spy, its Python stacks."""
+    """Every process of the run with its threads and, with py-spy, its Python stacks.
+
+    Without `attempt_dir`, as on a host, its processes are known by their environment alone.
+    """
     py_spy = _find_py_spy(list(args.get("folders") or ()))
     living = _belonging(args).living()
     found = [_process(pid) for pid in sorted(living)[:MOST_PROCESSES]]
@@ -52,8 +58,21 @@ def dump(args: Frame, _progress: Progress) -> Frame:
         with ThreadPoolExecutor(TOGETHER) as pool:
             asked = [(one, pool.submit(_stacks, py_spy, one["pid"])) for one in pythons]
         for one, answer in asked:
-            one["stacks"] = answer.result()
-    return {"py_spy": py_spy, "processes": found, "nvidia_smi": _nvidia_smi()}
+            one.update(answer.result())
+    told = [procfs.environment(one["pid"]).get("NCCL_RAS_ADDR", "") for one in found]
+    return {
+        "py_spy": py_spy,
+        "processes": found,
+        "nvidia_smi": _nvidia_smi(),
+        "nccl": ras.status(told),
+        "machine": platform.machine(),
+        "tools": tools_folder(),
+    }
+
+
+def tools_folder() -> str:
+    """Where a daemon may leave a program for us: beside this probe."""
+    return os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "tools")
 
 
 def _belonging(args: Frame) -> Belonging:
@@ -75,6 +94,7 @@ def _process(pid: int) -> Frame:
     rank = procfs.environment(pid).get("RANK")
     return {
         "pid": pid,
+        "container_pid": join.pid_inside(pid),
         "command": procfs.command_line(pid),
         "state": entry.state if entry else None,
         "wchan": _text(f"/proc/{pid}/wchan"),
@@ -105,18 +125,20 @@ def _program(pid: int) -> str:
 
 
 def _find_py_spy(folders: list[str]) -> str | None:
+    folders = [*folders, tools_folder()]
     return shutil.which("py-spy", path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
 
 
-def _stacks(py_spy: str, pid: int) -> str:
-    """py-spy's words; where it may not look, its complaint."""
+def _stacks(py_spy: str, pid: int) -> Frame:
+    """`stacks`, or `complaint` where py-spy may not look or cannot read that Python."""
     argv = [py_spy, "dump", "--pid", str(pid)]
     try:
         done = subprocess.run(argv, capture_output=True, timeout=STACK_WITHIN_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return f"py-spy: {exc}"
-    said = done.stdout if done.returncode == 0 else done.stderr
-    return said.decode("utf-8", "replace")[:STACK_CHARS]
+        return {"complaint": f"py-spy: {exc}"}
+    if done.returncode != 0:
+        return {"complaint": done.stderr.decode("utf-8", "replace")[:STACK_CHARS]}
+    return {"stacks": done.stdout.decode("utf-8", "replace")[:STACK_CHARS]}
 
 
 def _nvidia_smi() -> str | None:

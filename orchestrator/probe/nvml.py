@@ -7,6 +7,7 @@ sample with an `error` in its `extra`, never a missing one.
 
 import ctypes
 import struct
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from .frames import Frame
 from .holders import holder
 
 LIBRARY = "libnvidia-ml.so.1"
+LINKS_EVERY_S = 30.0
 _SUCCESS, _INSUFFICIENT_SIZE = 0, 7
 _TRIES = 3
 _UNTOUCHED = 0xA5
@@ -31,6 +33,8 @@ class Nvml(NamedTuple):
 
     py: Any
     library: ctypes.CDLL
+    links: dict[int, tuple[float, dict[str, int] | None]]
+    """GPU -> when its NVLink errors were last looked at, and what they were."""
 
 
 class _OnGpu(NamedTuple):
@@ -50,7 +54,7 @@ def load() -> Nvml:
         import pynvml
 
         pynvml.nvmlInit()
-        _loaded = Nvml(pynvml, library)
+        _loaded = Nvml(pynvml, library, {})
     return _loaded
 
 
@@ -102,7 +106,7 @@ def _sample(nvml: Nvml, index: int, on_host: bool) -> Frame:
         "temperature_c": ask(lambda: py.nvmlDeviceGetTemperature(handle, py.NVML_TEMPERATURE_GPU)),
     }
     _add_memory(frame, ask, py, handle)
-    for key, question in _extras(py, handle).items():
+    for key, question in _extras(nvml, handle, index).items():
         value = ask(question)
         if value is not None:
             frame["extra"][key] = value
@@ -127,7 +131,8 @@ def _add_memory(frame: Frame, ask: Ask, py: Any, handle: Any) -> None:
     frame["memory_total_bytes"] = memory.total if memory else None
 
 
-def _extras(py: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+def _extras(nvml: Nvml, handle: Any, index: int) -> dict[str, Callable[[], Any]]:
+    py = nvml.py
     volatile = py.NVML_VOLATILE_ECC
     corrected = py.NVML_MEMORY_ERROR_TYPE_CORRECTED
     uncorrected = py.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -147,24 +152,63 @@ def _extras(py: Any, handle: Any) -> dict[str, Callable[[], Any]]:
             len(py.nvmlDeviceGetRetiredPages(handle, cause)) for cause in causes
         ],
         "pages_to_retire": lambda: bool(py.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
-        "nvlink_errors": lambda: _nvlink_errors(py, handle),
+        "nvlink_errors": lambda: _nvlink_errors(nvml, handle, index),
         "pcie_replays": lambda: py.nvmlDeviceGetPcieReplayCounter(handle),
         "pci": lambda: _text(py.nvmlDeviceGetPciInfo(handle).busId),
         "mig": lambda: bool(py.nvmlDeviceGetMigMode(handle)[0]),
     }
 
 
-def _nvlink_errors(py: Any, handle: Any) -> dict[str, int] | None:
-    """Totals of all links by kind; one call, since one a link and kind would cost a hundred."""
-    fields = {
-        "crc_flit": py.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
-        "crc_data": py.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
-        "replay": py.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
-        "recovery": py.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+def _nvlink_errors(nvml: Nvml, handle: Any, index: int) -> dict[str, int] | None:
+    """Totals of all links by kind; looked at seldom, since an H200 needs 72 calls for them."""
+    seen = nvml.links.get(index)
+    if seen is None or time.monotonic() - seen[0] > LINKS_EVERY_S:
+        seen = (time.monotonic(), _link_totals(nvml.py, handle))
+        nvml.links[index] = seen
+    return seen[1]
+
+
+def _link_totals(py: Any, handle: Any) -> dict[str, int] | None:
+    """By one call where the driver has totals, else link by link (H200 with driver 580)."""
+    kinds = {
+        "crc_flit": (
+            py.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
+            py.NVML_NVLINK_ERROR_DL_CRC_FLIT,
+        ),
+        "crc_data": (
+            py.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
+            py.NVML_NVLINK_ERROR_DL_CRC_DATA,
+        ),
+        "replay": (
+            py.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
+            py.NVML_NVLINK_ERROR_DL_REPLAY,
+        ),
+        "recovery": (
+            py.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+            py.NVML_NVLINK_ERROR_DL_RECOVERY,
+        ),
     }
-    values = py.nvmlDeviceGetFieldValues(handle, list(fields.values()))
-    told = zip(fields, values, strict=True)
-    return {name: one.value.ullVal for name, one in told if one.nvmlReturn == _SUCCESS} or None
+    values = py.nvmlDeviceGetFieldValues(handle, [field for field, _ in kinds.values()])
+    told = zip(kinds, values, strict=True)
+    totals = {name: one.value.ullVal for name, one in told if one.nvmlReturn == _SUCCESS}
+    if not totals:
+        counts = ((name, _by_link(py, handle, kind)) for name, (_, kind) in kinds.items())
+        totals = {name: count for name, count in counts if count is not None}
+    return totals or None
+
+
+def _by_link(py: Any, handle: Any, kind: int) -> int | None:
+    total = None
+    for link in range(py.NVML_NVLINK_MAX_LINKS):
+        try:
+            count = py.nvmlDeviceGetNvLinkErrorCounter(handle, link, kind)
+        except py.NVMLError_GpuIsLost:
+            raise
+        except py.NVMLError:
+            # No such link, or no such counter.
+            break
+        total = count + (total or 0)
+    return total
 
 
 def _parts(ask: Ask, py: Any, handle: Any) -> list[tuple[Any, Frame]]:

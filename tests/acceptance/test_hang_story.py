@@ -4,10 +4,13 @@ One that works in silence is left alone.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.acceptance.conftest import Orch
+import pytest
+
+from tests.acceptance.conftest import MakeOrch, Orch, lab_job
+from tests.lab.lab import Lab
 from tests.lab.receiver import Received, Receiver
 
 Story = Callable[..., Orch]
@@ -33,8 +36,36 @@ def test_a_deadlock_is_alerted_with_its_evidence(story: Story, receiver: Receive
     kept = json.loads(file.read_text())
     (program,) = (one for one in kept["stacks"]["processes"] if "played deadlock" in one["command"])
     assert program["threads"][0]["tid"] == program["pid"]
-    if kept["stacks"]["py_spy"]:
-        assert "wait_for_the_other" in program["stacks"]
+    assert "wait_for_the_other" in program["stacks"]
+    orch("stop", run)
+
+
+@pytest.fixture
+def forbidden(lab: Lab) -> Iterator[None]:
+    """Container 200 lets no program look at another: its py-spy can only complain."""
+    script = lab["200"].root / "usr/local/bin/py-spy"
+    script.write_text("#!/bin/sh\necho 'Error: Permission denied (os error 13)' >&2\nexit 1\n")
+    script.chmod(0o755)
+    yield
+    script.unlink()
+
+
+@pytest.mark.lab
+def test_where_the_container_forbids_it_the_host_tells_the_stacks(
+    lab: Lab, make_orch: MakeOrch, receiver: Receiver, forbidden: None
+) -> None:
+    """py-spy is sent to the host and looks into the container's namespaces from there."""
+    orch = make_orch(lab_job(lab, "python3 -m played deadlock", WATCH))
+    run = orch.json("run", "--detach")["run"]
+    receiver.wait_for(where=firing, timeout_s=60)
+    (file,) = Path(orch.env["XDG_STATE_HOME"]).glob(f"orch/*/evidence/{run}.1.hang.json")
+    kept = json.loads(file.read_text())["stacks"]
+    complaints = [one.get("complaint", "") for one in kept["processes"]]
+    assert any("Permission denied" in text for text in complaints)
+    told = [one for one in kept["host"]["processes"] if one.get("stacks")]
+    assert any("wait_for_the_other" in one["stacks"] for one in told)
+    inside = {one["pid"] for one in kept["processes"]}
+    assert {one["container_pid"] for one in told} <= inside
     orch("stop", run)
 
 

@@ -117,6 +117,16 @@ def test_everything_of_a_gpu_is_told(gpus: Gpus, sampler: MakeSampler):
     assert "reserve_unknown" not in extra
 
 
+@pytest.mark.parametrize("version", [470, 580])
+def test_nvlink_errors_are_totals_of_all_links(gpus: Gpus, sampler: MakeSampler, version: int):
+    """By one call where the driver has totals, else link by link; none where there is none."""
+    gpus.set(0, nvlink_replay=7, nvlink_crc_flit=1)
+    gpus.set(1, nvlink_replay="[N/A]", nvlink_crc_flit="[N/A]")
+    linked, alone = sampler(version).sample()["samples"]
+    assert linked["extra"]["nvlink_errors"] == {"crc_flit": 1, "replay": 7}
+    assert "nvlink_errors" not in alone["extra"]
+
+
 def test_retired_pages_are_told_by_the_cards_that_have_them(gpus: Gpus, sampler: MakeSampler):
     """Cards before Ampere retire pages and remap no rows."""
     gpus.set(1, remapped_rows_correctable="[N/A]")

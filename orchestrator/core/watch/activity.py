@@ -3,8 +3,11 @@
 Owns the thresholds. How it is looked up is the caller's, what follows vigil.py's.
 """
 
+import operator
 import re
 from dataclasses import dataclass
+
+from orchestrator.core.parse.nccl_ras import Lag
 
 IDLE_CORES = 0.05
 IDLE_GPU_PERCENT = 5.0
@@ -30,6 +33,9 @@ class Activity:
     """Of each Python process; empty where nobody could look."""
     later_stacks: tuple[str, ...] = ()
     """The same some seconds later."""
+    lags: tuple[Lag, ...] = ()
+    """What NCCL says of ranks that are behind; empty where it does not say."""
+    later_lags: tuple[Lag, ...] = ()
 
     @property
     def compiling(self) -> bool:
@@ -45,9 +51,17 @@ class Activity:
 
     @property
     def waits_on_gpus(self) -> bool:
-        """Whether every GPU spins without working, as in a collective that lacks a rank."""
-        spinning = bool(self.gpu_percents) and min(self.gpu_percents) >= BUSY_GPU_PERCENT
-        return spinning and bool(self.power_parts) and max(self.power_parts) < BUSY_WATTS_PART
+        """Whether GPUs spin without working and the others rest: a collective that lacks a rank.
+
+        Recorded on two H200: 100 % at 17 % of the power for the rank that waits, 0 % for the one
+        that did not come, and a CPU core busy with waiting. Stacks that move say otherwise.
+        """
+        if len(self.power_parts) != len(self.gpu_percents) or self._moves:
+            return False
+        spins = [one >= BUSY_GPU_PERCENT for one in self.gpu_percents]
+        rests = [one < IDLE_GPU_PERCENT for one in self.gpu_percents]
+        cold = all(part < BUSY_WATTS_PART for part in self.power_parts)
+        return any(spins) and all(map(operator.or_, spins, rests)) and cold
 
     @property
     def stands_still(self) -> bool:
@@ -56,11 +70,17 @@ class Activity:
         Without the GPUs it says nothing: a loop over data stands on one line for minutes, too.
         """
         spinning = bool(self.gpu_percents) and min(self.gpu_percents) >= BUSY_GPU_PERCENT
-        return (
-            spinning
-            and bool(self.stacks)
-            and [still(one) for one in self.stacks] == [still(one) for one in self.later_stacks]
-        )
+        return spinning and bool(self.stacks) and not self._moves
+
+    @property
+    def lacks(self) -> Lag | None:
+        """What NCCL waits for, where it says the same of the same collective twice."""
+        return next((lag for lag in self.lags if lag in self.later_lags), None)
+
+    @property
+    def _moves(self) -> bool:
+        before, after = ([still(one) for one in each] for each in (self.stacks, self.later_stacks))
+        return before != after
 
 
 def still(stack: str) -> str:
@@ -75,6 +95,9 @@ def said(activity: Activity) -> str:
         words.append(f"GPUs at {max(activity.gpu_percents):.0f} % or less")
     if activity.waits_on_gpus:
         words.append("at the power of waiting")
+    if (lag := activity.lacks) is not None:
+        behind = ", ".join(map(str, lag.ranks))
+        words.append(f"NCCL waits for rank {behind} in {lag.operation} {max(lag.counts.values())}")
     if activity.stands_still:
         words.append("every stack stands still")
     if activity.compiling:

@@ -4,7 +4,7 @@ Owns what of them is worth a finding. Whose a GPU is and what the kernel says of
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -13,12 +13,12 @@ from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import GpuSample, Severity
 from orchestrator.core.parse.gpu_notes import throttles
 from orchestrator.core.watch import advice
+from orchestrator.core.watch.activity import BUSY_WATTS_PART
 from orchestrator.core.watch.xid import xid_meaning
 
 ROUNDS = 15
 """Half a minute of samples, so that no single step decides."""
-FEWEST = 3
-"""One of two that differs says nothing of which of them is odd."""
+FEWEST = 2
 BUSY_PERCENT = 95.0
 LATE_PERCENT = 70.0
 SLOW_PART = 0.8
@@ -30,6 +30,8 @@ class _Round:
     percent: float
     clock_mhz: float | None
     reasons: int
+    power_part: float | None
+    """Of what it may draw."""
 
 
 class Cards:
@@ -52,6 +54,11 @@ class Cards:
         for sample in samples:
             self._note(sample)
         return [*found, *self._late(), *self._slow()]
+
+    @property
+    def own(self) -> frozenset[int]:
+        """Indexes of the GPUs that the run was seen on."""
+        return frozenset(self._own)
 
     def _faults(self, sample: GpuSample) -> list[Finding]:
         index, extra = sample.index, sample.extra
@@ -82,6 +89,7 @@ class Cards:
                 sample.utilization_percent,
                 sample.extra.get("sm_clock_mhz"),
                 int(sample.extra.get("throttle_reasons") or 0),
+                _power_part(sample),
             )
         )
 
@@ -99,12 +107,17 @@ class Cards:
         percents = {index: median(one.percent for one in alike[index]) for index in alike}
         late = [index for index, percent in percents.items() if percent < LATE_PERCENT]
         waiting = [index for index, percent in percents.items() if percent >= BUSY_PERCENT]
-        if len(late) != 1 or len(waiting) != len(percents) - 1 or not self._is_new("late", late[0]):
+        if len(late) != 1 or len(waiting) != len(percents) - 1:
+            return []
+        if len(waiting) == 1 and not _waits(alike[waiting[0]]):
+            # Of two that differ either may be the odd one; one that is busy and cold waits.
+            return []
+        if not self._is_new("late", late[0]):
             return []
         least = min(percents[index] for index in waiting)
         text = (
-            f"GPU {late[0]} is busy {percents[late[0]]:.0f} % of the time, the"
-            f" {len(waiting)} others {least:.0f} % or more: they wait for its rank"
+            f"GPU {late[0]} is busy {percents[late[0]]:.0f} % of the time,"
+            f" {_others(len(waiting))} {least:.0f} % or more and waiting for its rank"
         )
         return [_straggler(text, "late")]
 
@@ -116,13 +129,15 @@ class Cards:
         clocks = {index: median(one.clock_mhz or 0.0 for one in alike[index]) for index in alike}
         for index, clock in clocks.items():
             others = [other for at, other in clocks.items() if at != index]
+            if len(others) == 1 and not throttles(alike[index][-1].reasons):
+                continue
             if clock >= SLOW_PART * min(others) or self._is_capped(alike[index]):
                 continue
             if self._idles(alike) or not self._is_new("slow", index):
                 continue
             why = ", ".join(throttles(alike[index][-1].reasons)) or "no reason told"
             text = (
-                f"GPU {index} runs at {clock:.0f} MHz, the {len(others)} others at"
+                f"GPU {index} runs at {clock:.0f} MHz, {_others(len(others))} at"
                 f" {min(others):.0f} MHz or more ({why})"
             )
             return [_straggler(text, "slow")]
@@ -142,6 +157,21 @@ class Cards:
         new = (what, index) not in self._told
         self._told.add((what, index))
         return new
+
+
+def _others(count: int) -> str:
+    return "the other" if count == 1 else f"the {count} others"
+
+
+def _power_part(sample: GpuSample) -> float | None:
+    limit_w = sample.extra.get("power_limit_w")
+    return sample.power_w / limit_w if sample.power_w is not None and limit_w else None
+
+
+def _waits(rounds: Iterable[_Round]) -> bool:
+    """Whether a busy GPU draws no more than one that spins in a collective."""
+    parts = [one.power_part for one in rounds if one.power_part is not None]
+    return bool(parts) and median(parts) < BUSY_WATTS_PART
 
 
 def _fault(title: str, text: str) -> Finding:

@@ -154,7 +154,10 @@ class Vigil:
     def judge(self, silence: Silence, activity: Activity) -> Finding | None:
         """The finding where both witnesses agree; what is busy or compiling is none."""
         hangs = not activity.compiling and (
-            activity.idle or activity.waits_on_gpus or activity.stands_still
+            activity.idle
+            or activity.waits_on_gpus
+            or activity.stands_still
+            or activity.lacks is not None
         )
         if silence.at_start:
             self._told.add("start")

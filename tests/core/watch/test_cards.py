@@ -34,8 +34,27 @@ def test_a_rank_that_comes_late_is_a_straggler():
     assert rounds(cards, samples, ROUNDS - 1) == []
     (text,) = rounds(cards, samples, 3 * ROUNDS)
     assert text == (
-        "GPU 2 is busy 41 % of the time, the 3 others 99 % or more: they wait for its rank"
+        "GPU 2 is busy 41 % of the time, the 3 others 99 % or more and waiting for its rank"
     )
+
+
+def test_of_two_gpus_the_one_that_waits_is_known_by_its_power():
+    """As recorded: the rank that waits shows 100 % at 22 % of its power, the late one 8 %.
+
+    One that works as well as it can beside one that has little to do is no waiting.
+    """
+    late = sample(1, percent=8.0, power_limit_w=700.0)
+    waits = replace(sample(0, percent=100.0, power_limit_w=700.0), power_w=156.0)
+    cards = Cards()
+    found = [
+        one.text for _ in range(ROUNDS) for one in cards.take([waits, late], frozenset({0, 1}))
+    ]
+    assert found == [
+        "GPU 1 is busy 8 % of the time, the other 100 % or more and waiting for its rank"
+    ]
+    works = replace(waits, power_w=690.0)
+    cards = Cards()
+    assert not [one for _ in range(ROUNDS) for one in cards.take([works, late], frozenset({0, 1}))]
 
 
 def test_a_gpu_that_is_slowed_down_is_a_straggler_with_its_reason():

@@ -1,10 +1,14 @@
 """One attempt against the clock: silence alone is no hang, and two witnesses are."""
 
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from orchestrator.core.model import Severity, WatchPolicy
+from orchestrator.core.parse.nccl_ras import Lag
 from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.expectation import Expectation
 from orchestrator.core.watch.pace import Pace
@@ -19,6 +23,14 @@ Thread 512 (idle): "MainThread"
     wait (threading.py:320)
     main (train.py:40)
 """
+
+
+LAG = Lag(communicator="0dc8", operation="AllReduce", counts={0: 272, 1: 271})
+_FRAME = json.loads(
+    (Path(__file__).parents[2] / "captures" / "nvml" / "h200x2-hang.json").read_text()
+)
+RECORDED_PERCENTS = tuple(one["utilization_percent"] for one in _FRAME["samples"])
+RECORDED_POWER = tuple(one["power_w"] / one["extra"]["power_limit_w"] for one in _FRAME["samples"])
 
 
 def vigil(**policy: object) -> Vigil:
@@ -65,8 +77,22 @@ def test_silence_alone_is_no_hang():
             ),
             "every stack stands still",
         ),
+        (
+            Activity(
+                cpu_cores=1.0,
+                gpu_percents=RECORDED_PERCENTS,
+                power_parts=RECORDED_POWER,
+                stacks=(STACK,),
+                later_stacks=(STACK,),
+            ),
+            "at the power of waiting",
+        ),
+        (
+            Activity(cpu_cores=1.0, lags=(LAG,), later_lags=(LAG,)),
+            "NCCL waits for rank 1 in AllReduce 272",
+        ),
     ],
-    ids=["idle", "no GPUs", "a collective that lacks a rank", "stacks"],
+    ids=["idle", "no GPUs", "all in a collective", "stacks", "one rank missing", "NCCL says so"],
 )
 def test_two_witnesses_are_a_hang(activity: Activity, said: str):
     """Silence, and what the run's processes or GPUs say of it; told once."""
@@ -89,6 +115,29 @@ def test_stacks_that_moved_are_no_witness():
     busy = (100.0,)
     activity = Activity(cpu_cores=1.0, gpu_percents=busy, stacks=(STACK,), later_stacks=(moved,))
     assert not activity.stands_still
+
+
+@pytest.mark.parametrize(
+    "activity",
+    [
+        # One works and the other has nothing to do.
+        Activity(cpu_cores=1.0, gpu_percents=(100.0, 0.0), power_parts=(0.95, 0.17)),
+        # Small kernels: cold, but the program gets on.
+        Activity(
+            cpu_cores=1.0,
+            gpu_percents=(100.0,),
+            power_parts=(0.3,),
+            stacks=(STACK,),
+            later_stacks=(STACK.replace("train.py:40", "train.py:41"),),
+        ),
+        # NCCL told of a rank that was behind for a moment.
+        Activity(cpu_cores=1.0, lags=(LAG,), later_lags=(replace(LAG, counts={0: 280, 1: 279}),)),
+    ],
+    ids=["one works", "small kernels", "a lag that moves"],
+)
+def test_what_gets_on_is_no_hang(activity: Activity):
+    """Silent, and at work."""
+    assert vigil().judge(Silence(text="silent"), activity) is None
 
 
 def test_one_line_that_uses_the_cpu_is_no_hang():

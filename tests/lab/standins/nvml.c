@@ -400,7 +400,7 @@ typedef struct {
     union { double d; unsigned int u; unsigned long long ull; } value;
 } value_t;
 
-/* Each value has an answer of its own: NVLink's totals, else not supported. */
+/* Each value has an answer of its own; NVLink's totals are gone in the drivers of today. */
 EXPORT int nvmlDeviceGetFieldValues(device_t device, int count, value_t *values)
 {
     static const struct { unsigned int id; const char *key; } known[] = {
@@ -413,11 +413,27 @@ EXPORT int nvmlDeviceGetFieldValues(device_t device, int count, value_t *values)
     for (at = 0; state == SUCCESS && at < count; at++) {
         values[at].status = NOT_SUPPORTED;
         for (one = 0; one < sizeof known / sizeof *known; one++)
-            if (known[one].id == values[at].id) {
+            if (DRIVER < 535 && known[one].id == values[at].id) {
                 values[at].type = 3;
                 values[at].status = ask_long(device, known[one].key, &values[at].value.ull);
             }
     }
+    return state;
+}
+
+/* An H200 has 18 links; the samples' totals are all on the first. */
+EXPORT int nvmlDeviceGetNvLinkErrorCounter(
+    device_t device, unsigned int link, int kind, unsigned long long *count)
+{
+    static const char *keys[] = {"nvlink.replay", "nvlink.recovery", "nvlink.crc_flit"};
+    int state;
+    if (link >= 18 || kind < 0)
+        return INVALID_ARGUMENT;
+    if (kind > 2)
+        return NOT_SUPPORTED;
+    state = ask_long(device, keys[kind], count);
+    if (link)
+        *count = 0;
     return state;
 }
 
