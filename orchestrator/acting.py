@@ -26,7 +26,7 @@ from orchestrator.link.link import Link
 from orchestrator.observe.evidence import collect
 from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
-from orchestrator.witness import Surroundings, host_of
+from orchestrator.witness import Surroundings, gpus_of, host_of
 
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 30.0
@@ -156,7 +156,9 @@ class Actor:
                     # What is being started can be ended only once it is there.
                     await asyncio.wait({launching}, timeout=LAUNCH_WITHIN_S)
                 grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
-                self.ending = await end(stages.link, self._job, run, grace_s=grace_s)
+                self.ending = await end(
+                    stages.link, self._job, run, grace_s=grace_s, gpus=gpus_of(run, stages.gpus())
+                )
                 return StopDone()
             case ActionKind.END_REMAINS:
                 await end(stages.link, self._job, run, grace_s=REMAINS_GRACE_S)

@@ -53,6 +53,14 @@ def host_of(link: Link, machine: Surroundings) -> Link | None:
     return machine.link if seen and machine.link is not link else None
 
 
+def gpus_of(run: Run, gpus: GpusSampled | None) -> list[str]:
+    """UUIDs of the GPUs that a run is seen on, from inside or from its host."""
+    whose = Whose(run=run.id, directory=run.directory, container=None)
+    samples = gpus.samples if gpus is not None else ()
+    own = own_cards(samples, whose)
+    return [one.uuid for one in samples if one.index in own and one.uuid]
+
+
 class Witness:
     """One attempt, seen from outside."""
 

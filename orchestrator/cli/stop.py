@@ -66,7 +66,8 @@ def stopped_text(message: Mapping[str, Any], *, name: str | None = None) -> str:
         parts.append("GPU memory is still held by " + ", ".join(_holder(one) for one in holders))
     elif free_after is not None:
         gpus = message.get("gpus")
-        named = f"GPUs {index_ranges(gpus)}" if gpus else "GPUs"
+        many = "" if gpus and len(gpus) == 1 else "s"
+        named = f"GPU{many} {index_ranges(gpus)}" if gpus else "GPUs"
         parts.append(f"{named} free after {free_after:.1f} s")
     return "; ".join(parts)
 

@@ -4,7 +4,7 @@ Owns what an attempt's program gets: its words, its working folder, its environm
 process itself and reads no environment: secrets come in as arguments and leave in the call alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -108,10 +108,13 @@ async def adopt(caller: Caller, job: Job, run: Run, adoption: Adoption) -> dict[
     return answer
 
 
-async def end(caller: Caller, job: Job, run: Run, *, grace_s: float) -> dict[str, Any]:
+async def end(
+    caller: Caller, job: Job, run: Run, *, grace_s: float, gpus: Sequence[str] = ()
+) -> dict[str, Any]:
     """End the run's processes: SIGTERM, and after `grace_s` seconds SIGKILL; the session too.
 
-    Value: `ended`, `remaining`, `gpus_free_after_s`, `gpu_holders`. Ending what ended is fine.
+    `gpus` are UUIDs of those that it is known to use. Value: `ended`, `remaining`, `gpus` (indexes
+    of those that were looked at), `gpus_free_after_s`, `gpu_holders`. Ending what ended is fine.
     """
     answer: dict[str, Any] = await caller.call(
         "end",
@@ -122,5 +125,6 @@ async def end(caller: Caller, job: Job, run: Run, *, grace_s: float) -> dict[str
         socket=job.target.tmux_socket,
         attempt_dir=attempt_dir(run),
         grace_s=grace_s,
+        gpus=list(gpus),
     )
     return answer

@@ -26,18 +26,28 @@ RELAY_WITHIN_S = 15.0
 def end(args: Frame, progress: Progress) -> Frame:
     """End a run's attempt and all that it left; see the module and frames.py."""
     belonging = Belonging(args["run"], args["uid"], args.get("attempt_dir"), _pane_pids(args))
+    used = frozenset(args.get("gpus") or ()) | _used(args)
     seen: set[int] = set()
     left = _terminate(belonging, float(args.get("grace_s", 30.0)), seen, progress)
     if left:
         left = _kill(belonging, seen, progress)
     _await_record(args.get("attempt_dir"), belonging)
-    free_after_s, holders = gpus.await_free(progress)
+    freed = gpus.await_free(progress, used)
     return {
         "ended": sorted(seen - set(left)),
         "remaining": [{"pid": pid, "command": procfs.command_line(pid)} for pid in sorted(left)],
-        "gpus_free_after_s": free_after_s,
-        "gpu_holders": holders,
+        "gpus": freed.gpus,
+        "gpus_free_after_s": freed.after_s,
+        "gpu_holders": freed.holders,
     }
+
+
+def _used(args: Frame) -> frozenset[str]:
+    """GPUs that are seen here to be the run's, by UUID."""
+    attempt_dir = args.get("attempt_dir")
+    if attempt_dir is None:
+        return frozenset()
+    return gpus.used_by(args["run"], os.path.dirname(attempt_dir.rstrip("/")))
 
 
 def _pane_pids(args: Frame) -> set[int]:

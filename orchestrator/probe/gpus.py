@@ -5,6 +5,7 @@ Owns the choice between the two, and when a GPU counts as free.
 
 import threading
 import time
+from typing import NamedTuple
 
 from . import nvml, smi
 from .frames import Frame
@@ -91,25 +92,51 @@ def is_free(sample: Frame) -> bool:
     )
 
 
-def await_free(progress: Progress) -> tuple[float | None, list[Frame]]:
-    """Seconds until all GPUs were free (None: not in time, or no GPU), and who holds them."""
+class Freed(NamedTuple):
+    """What became of GPUs once a run was ended."""
+
+    after_s: float | None
+    """Seconds until all of them were free; None where they were not in time, or there is none."""
+    gpus: list[int]
+    """Which were looked at, by index here."""
+    holders: list[Frame]
+    """Who holds them, where they did not become free."""
+
+
+def await_free(progress: Progress, only: frozenset[str] = frozenset()) -> Freed:
+    """Wait until GPUs are free: those with these UUIDs, or all where none is named."""
     begun = time.monotonic()
     while True:
         samples = sample_gpus({}, progress)["samples"]
-        if not samples:
-            return None, []
+        looked = [one for one in samples if not only or one.get("uuid") in only]
+        indexes = [one["index"] for one in looked]
+        if not looked:
+            return Freed(None, [], [])
         waited = time.monotonic() - begun
-        held = [one for one in samples if not is_free(one)]
+        held = [one for one in looked if not is_free(one)]
         if not held:
-            return round(waited, 2), []
+            return Freed(round(waited, 2), indexes, [])
         holders = [{"gpu": s["index"], **holder} for s in held for holder in s["processes"]]
         if waited > FREE_WITHIN_S or (holders and waited > FOREIGN_AFTER_S):
-            return None, holders or [
+            unseen = [
                 {"gpu": s["index"], "pid": None, "memory_bytes": s["memory_used_bytes"]}
                 for s in held
             ]
+            return Freed(None, indexes, holders or unseen)
         progress({"phase": "gpus", "held": [s["index"] for s in held]})
         time.sleep(FREE_LOOK_S)
+
+
+def used_by(run: str, directory: str) -> frozenset[str]:
+    """UUIDs of the GPUs on which a process of a run is seen; empty where none is told."""
+    return frozenset(
+        sample["uuid"]
+        for sample in sample_gpus({}, lambda _news: None)["samples"]
+        if sample.get("uuid")
+        and any(
+            one.get("run") == run and one.get("run_dir") == directory for one in sample["processes"]
+        )
+    )
 
 
 OPS = {"gpus": sample_gpus}

@@ -116,3 +116,21 @@ def test_an_idle_gpu_of_an_old_driver_is_idle(lab: Lab, make_orch: MakeOrch) -> 
     lab.gpus.run_on(GpuProcess(gpu=0, pid=forgotten, used_memory_mib=310, inside=True))
     refused = orch("run", check=1)
     assert "GPU 0 has 925 MiB in use by PID" in refused.stderr
+
+
+def test_stop_tells_of_the_gpus_that_were_the_runs(lab: Lab, make_orch: MakeOrch) -> None:
+    """Another container goes on with the next GPU: that is neither waited for nor claimed."""
+    lab.gpus.set_idle(3)
+    orch = make_orch(lab_job(lab, "python3 -m played steps --count 0"))
+    run = orch.json("run", "--detach")["run"]
+    pid = orch.until(lambda: lab["200"].pids(running="-m played steps")).pop()
+    other = GpuProcess(gpu=2, pid=leave_program(lab, orch), used_memory_mib=9_000)
+    mine = [GpuProcess(gpu=gpu, pid=pid, used_memory_mib=70_000) for gpu in (0, 1)]
+    lab.gpus.run_on(*mine, other)
+    orch.until(lambda: holders(orch).get(pid, {}).get("run") == run)
+    with orch.start("stop", run) as stopping:
+        orch.until(lambda: not lab["200"].pids(running="-m played steps"))
+        lab.gpus.run_on(other)
+        said, _ = stopping.communicate(timeout=60)
+    assert "GPUs 0-1 free after" in said
+    assert "held" not in said
