@@ -13,6 +13,9 @@ from itertools import islice
 from orchestrator.core.detect.sighting import Spoken
 from orchestrator.core.parse.traceback import going_on
 
+NEW_LIFE_LINES = 3
+"""Lines of progress that only workers started anew can have printed."""
+
 
 class Sign(StrEnum):
     """What an ordinary line is a sign of."""
@@ -100,8 +103,10 @@ def announces_quote(text: str) -> bool:
 class Life:
     """What ordinary lines say of the time behind any line; built once, asked often."""
 
-    def __init__(self, said: Iterable[Spoken]) -> None:
+    def __init__(self, said: Iterable[Spoken], fallen: Iterable[int] = ()) -> None:
+        """`fallen` are lines by which a launcher told that it ended all of its workers."""
         self.signs = [(item, sign_of(item.text)) for item in said]
+        self._fallen = sorted(fallen)
         self._numbers = [item.number for item, _ in self.signs]
         self._of: dict[Sign, list[int]] = {sign: [] for sign in Sign}
         self._alive: dict[str, list[int]] = {}
@@ -147,4 +152,10 @@ class Life:
         """Whether it was started again behind the line and went on then."""
         again = self._of[Sign.RESTART]
         position = bisect_right(again, line)
-        return position < len(again) and self.count(Sign.PROGRESS, again[position]) > 0
+        if position < len(again) and self.count(Sign.PROGRESS, again[position]) > 0:
+            return True
+        fallen = bisect_right(self._fallen, line)
+        return (
+            fallen < len(self._fallen)
+            and self.count(Sign.PROGRESS, self._fallen[fallen]) >= NEW_LIFE_LINES
+        )

@@ -23,6 +23,8 @@ _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""
 MAX_TRACEBACK_CHARS = 200_000
 MIN_MARGIN = 2
+MIN_STRANGERS = 3
+"""Lines of others behind a traceback's header, with no frame among them, that make it mere text."""
 MAX_REMEMBERED = 512
 
 
@@ -196,9 +198,7 @@ class Classifier:
         return Sighting(
             finding=finding,
             key=reading.key,
-            context="dump"
-            if reading.block.note
-            else reading.context or _fault_context(reading.block),
+            context=reading.context or _context(reading.block),
             level="" if reading.echoed and not reading.first.prefix.native else reading.level,
             block=True,
             exit_code=meant.exit_code,
@@ -287,7 +287,7 @@ _EXIT_CODE = re.compile(
     re.IGNORECASE,
 )
 _LOCAL_RANK = re.compile(
-    r"\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with"
+    r"\(RANK (\d+)\)|\blocal_rank: (\d+)|\bprocess (\d+) terminated with|\bProcess (\d+) terminated with"
     r"|\bprocess rank (\d+) with PID"
 )
 
@@ -305,7 +305,7 @@ def _first_of(*numbers: int | None) -> int | None:
 
 def _named_rank(text: str) -> int | None:
     found = _LOCAL_RANK.search(text)
-    return int(found[1] or found[2] or found[3] or found[4]) if found else None
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def _void(item: Signature, text: str) -> bool:
@@ -359,8 +359,13 @@ def _headline(reading: Reading, meant: Meant) -> str:
     return said[0] if said else reading.first.rest.strip()
 
 
-def _fault_context(block: Block) -> str:
-    """A faulthandler dump that no fatal error asked for tells where a program was, no more."""
+def _context(block: Block) -> str:
+    """`dump` for a stack that only tells where a program was, `text` for a header without one."""
+    if block.note:
+        return "dump"
+    if block.strangers >= MIN_STRANGERS and not any(p.frames or p.exception for p in block.parts):
+        return "text"
+    # A faulthandler dump that no fatal error asked for tells where a program was, no more.
     if block.kind is not Kind.FAULT:
         return ""
     said = "\n".join(line for part in block.parts for line in part.message)

@@ -29,7 +29,7 @@ NEAR_LINES = 3
 LAST_LINES = 20
 HEALTHY_LINES = 3
 """Lines of progress behind a helper's death that show that the job does without it."""
-_HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump"})
+_HARMLESS_CONTEXTS = frozenset({"ignored", "logging", "future", "dump", "text"})
 RACE_FAMILY = "compile_thread_race"
 COMPILE_LINES = 400
 _COMPILES = re.compile(
@@ -50,6 +50,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 """A sentence with which a program gives up, where nothing follows it."""
+_FALLEN = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
+"""Torch's launcher, once it has ended the other workers too; it says nothing when it starts new ones."""
 _TIERS = {
     "elastic_child_failed": 5,
     "interrupted": 4,
@@ -122,7 +124,10 @@ class _Court:
             if not any(first <= item.number <= last for first, last in taken):
                 seen.setdefault(item.number, item)
         self._said = sorted(seen.values(), key=lambda item: item.number)
-        self._life = Life(self._telling())
+        fallen = [
+            item.finding.line for item in self._sightings if _FALLEN.search(item.finding.text)
+        ]
+        self._life = Life(self._telling(), fallen)
         self._last_end = max(
             (item.finding.line for item in self._sightings if self._may_end(item)), default=0
         )
@@ -278,7 +283,10 @@ class _Court:
         if item.context in ("thread", "child"):
             if _needed(item.finding):
                 return self._life.restarted(last)
-            return done or alive >= HEALTHY_LINES
+            over = Sign.DONE in self._life.between(
+                item.finding.line - LAST_LINES, item.finding.line
+            )
+            return done or over or alive >= HEALTHY_LINES
         return alive > 0
 
     def _dies_later(self, item: Sighting) -> bool:

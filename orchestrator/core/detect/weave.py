@@ -198,6 +198,8 @@ class Weaver:
         return reading
 
     def _loose(self, line: Line, rest: str) -> Reading | None:
+        if self._recent and "\u2570" in self._recent[-1].text:
+            rest = rest.lstrip()
         found = exception_of(rest, sure=True)
         if found is None or found.type == "Error" or going_on(found.message[:80]):
             return None

@@ -91,6 +91,7 @@ NO_PREFIX = Prefix(0)
 _RANK = re.compile(
     r"""\[(?:rank|Rank|RANK|default|local_rank)[ :=_]?(?P<a>\d{1,5})\]:?\ ?
       |\[(?P<b>\d{1,4})\]:\ ?
+      |[A-Za-z][\w.-]{0,60}\d:\ (?=\[(?:rank|default)\d)
       |\[\d+,(?P<c>\d{1,5})\]<std(?:err|out)>:\ ?
       |(?:\[?)(?:rank|Rank|RANK)[ _:=-]?(?P<d>\d{1,5})\]?\ ?(?:\||:)\ ?
       |(?P<e>\d{1,4}):\ (?=\S|\ )

@@ -76,7 +76,7 @@ CHAIN_CAUSE = "The above exception was the direct cause"
 _ANNOUNCES = re.compile(
     r"Caught \w+ in |terminated with the following error:|Original Traceback|RemoteTraceback"
     r"|ray::|Traceback of TorchScript|The original cause is|TrainingFailedError|RayTaskError"
-    r"|ActorDiedError|Process \d+ terminated"
+    r"|ActorDiedError|Process \d+ terminated|CheckpointException ranks:"
 )
 _LONG = re.compile(
     r"CUDA error|CUDA driver|NCCL error|_dynamo|_inductor|Weights only|[Tt]riton|PTXAS|DistBackend"

@@ -77,6 +77,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"storage has wrong (?:byte )?size",
             r"Unable to load weights from .{0,200}checkpoint",
             r"loaded state dict (?:has|contains) ",
+            r"Missing key in checkpoint state_dict",
         ),
         rests=(
             r"^\s+size mismatch for \S+: copying a param with shape ",

@@ -31,6 +31,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"RESOURCE_EXHAUSTED: Out of memory",
         ),
         lines=(r"^(?:\w+\.)*OutOfMemoryError: ", r"^what\(\):\s+CUDA out of memory"),
+        unless=(r"^ray\.exceptions\.", r"node running low on memory"),
     ),
     signature(
         id="shm_exhausted",
