@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -17,6 +16,7 @@ from orchestrator.transport.pool import Pool
 from orchestrator.transport.ssh import untrusted_key
 from tests.lab import cgroups
 from tests.lab import host as lab_host
+from tests.lab.agent import ssh_agent
 from tests.lab.lab import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
@@ -237,20 +237,8 @@ async def test_environment_inside(lab: Lab, pool: Pool, keep_env: bool) -> None:
 @pytest.fixture
 def agent(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An ssh-agent that holds the lab's key."""
-    socket = tmp_path / "agent"
-    child = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
-    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
-    for _ in range(200):
-        added = subprocess.run(
-            ["ssh-add", "-q", lab.host.identity_file], capture_output=True, check=False
-        )
-        if added.returncode == 0:
-            break
-        child.poll()
-    assert added.returncode == 0
-    yield socket
-    child.send_signal(signal.SIGTERM)
-    child.wait(timeout=DEADLINE_S)
+    with ssh_agent(lab.host.identity_file, tmp_path / "agent", monkeypatch) as socket:
+        yield socket
 
 
 async def test_key_of_the_agent(lab: Lab, pool: Pool, agent: Path) -> None:
