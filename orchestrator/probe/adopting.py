@@ -20,9 +20,16 @@ from .ops import Progress
 from .tmux import ATTEMPT_OPTION, RUN_OPTION, UID_OPTION, Tmux
 
 RELAY_WITHIN_S = 20.0
-_PANES = (
-    "#{session_name}:#{window_index}.#{pane_index} #{pane_id} #{pane_pid}"
-    " #{pane_pipe} #{pane_dead} #{@orch_run}"
+_PANES = "\t".join(
+    (
+        "#{session_name}:#{window_index}.#{pane_index}",
+        "#{pane_id}",
+        "#{pane_pid}",
+        "#{pane_pipe}",
+        "#{pane_dead}",
+        f"#{{{RUN_OPTION}}}",
+        f"#{{{ATTEMPT_OPTION}}}",
+    )
 )
 
 
@@ -93,7 +100,8 @@ def _take(tmux: Tmux, pane: Frame, args: Frame, directory: str) -> None:
     words += [";", "set-option", "-p", "-t", here, "remain-on-exit", "on"]
     marks = {RUN_OPTION: args["run"], UID_OPTION: args["uid"], ATTEMPT_OPTION: directory}
     for option, value in marks.items():
-        words += [";", "set-option", "-t", here, option, value]
+        # Of this pane alone: the others of its session are somebody else's.
+        words += [";", "set-option", "-p", "-t", here, option, value]
     lines = tmux.run(*words)
     while lines and not lines[-1].strip():
         lines.pop()
@@ -126,7 +134,7 @@ def _pane(tmux: Tmux, what: str, *, take_pipe: bool) -> Frame:
     wanted = what if re.fullmatch(r"%\d+", what) else None
     panes: list[Frame] = []
     for line in tmux.panes(_PANES):
-        place, pane_id, pid, piped, dead, *run = line.split(" ")
+        place, pane_id, pid, piped, dead, run, attempt_dir = line.split("\t")
         session = place.rpartition(":")[0]
         if (wanted or what) in {pane_id if wanted else session, place}:
             panes.append(
@@ -137,7 +145,8 @@ def _pane(tmux: Tmux, what: str, *, take_pipe: bool) -> Frame:
                     "pid": int(pid),
                     "piped": piped == "1",
                     "dead": dead == "1",
-                    "run": "".join(run),
+                    "run": run,
+                    "attempt_dir": attempt_dir,
                 }
             )
     living = [pane for pane in panes if not pane["dead"]]
@@ -152,7 +161,7 @@ def _pane(tmux: Tmux, what: str, *, take_pipe: bool) -> Frame:
 def _free(pane: Frame, *, take_pipe: bool) -> Frame:
     if pane["run"] and pane["piped"]:
         raise Refused(f"{pane['place']} is followed as {pane['run']} already.")
-    if pane["run"] and not pane["piped"]:
+    if pane["run"] and not is_adoption(pane["attempt_dir"]):
         raise Refused(
             f"{pane['place']} belongs to {pane['run']}, which orch launched or adopted.",
             remedy=f"orch logs -f {pane['run']}",
@@ -163,6 +172,11 @@ def _free(pane: Frame, *, take_pipe: bool) -> Frame:
             remedy="--take-pipe ends that pipe and takes its place.",
         )
     return pane
+
+
+def is_adoption(attempt_dir: str) -> bool:
+    """Whether an attempt was adopted; with its pipe it is over, and its pane free again."""
+    return os.path.exists(os.path.join(attempt_dir, ADOPTION_FILE))
 
 
 def _program(pane_pid: int) -> int:

@@ -14,7 +14,7 @@ from .belonging import Belonging
 from .errors import BadCall, Refused
 from .files import read_record
 from .frames import Frame
-from .names import ATTEMPT_FILE, EXIT_FILE
+from .names import ADOPTION_FILE, ATTEMPT_FILE, EXIT_FILE
 from .ops import Progress
 from .tmux import Tmux
 
@@ -51,9 +51,16 @@ def _used(args: Frame) -> frozenset[str]:
 
 
 def _pane_pids(args: Frame) -> set[int]:
-    """Programs in the run's own session; another run may have taken its name since."""
+    """Programs in the run's own session; another run may have taken its name since.
+
+    Of a session that was adopted the run has one pane.
+    """
     if not args.get("session"):
         return set()
+    adoption = read_record(os.path.join(args.get("attempt_dir") or "", ADOPTION_FILE))
+    if adoption is not None:
+        pane_pid = adoption.get("pane_pid")
+        return {int(pane_pid)} if pane_pid and _is_pane(args, int(pane_pid)) else set()
     try:
         session = Tmux(args.get("socket")).find(args["session"])
     except Refused:
@@ -62,6 +69,13 @@ def _pane_pids(args: Frame) -> set[int]:
     if session is None or (session.run, session.uid) != (args["run"], args["uid"]):
         return set()
     return set(session.pane_pids)
+
+
+def _is_pane(args: Frame, pid: int) -> bool:
+    try:
+        return str(pid) in Tmux(args.get("socket")).panes("#{pane_pid}")
+    except Refused:
+        return False
 
 
 def _terminate(

@@ -137,6 +137,36 @@ def test_panes_of_one_session_are_told_apart(lab: Lab, orch: Orch) -> None:
     assert not numbers(orch("logs", run).stdout)
 
 
+def test_each_pane_of_a_session_is_a_run_of_its_own(lab: Lab, orch: Orch) -> None:
+    """Both are adopted and told apart; the end of one leaves the other as it is."""
+    start(lab, COUNT)
+    lab["200"].run(["tmux", "split-window", "-t", "theirs", "sh -c 'echo other pane; sleep 600'"])
+    counting = orch.json("adopt", "ct200", "theirs:0.0", "--detach")["run"]
+    other = orch.json("adopt", "ct200", "theirs:0.1", "--detach")["run"]
+    orch.until(lambda: "other pane" in orch("logs", other).stdout)
+    orch.until(lambda: len(numbers(orch("logs", counting).stdout)) > 5)
+    orch("stop", other)
+    assert not lab["200"].pids(running="sleep 600")
+    seen = len(numbers(orch("logs", counting).stdout))
+    orch.until(lambda: len(numbers(orch("logs", counting).stdout)) > seen + 5)
+    assert orch.json("show", counting)["state"] == "running"
+
+
+def test_a_pane_whose_adoption_is_over_can_be_adopted_again(lab: Lab, orch: Orch) -> None:
+    """Its shell lives on, and somebody starts the next program in it."""
+    lab["200"].run(["tmux", "new-session", "-d", "-x", "200", "-s", "theirs"])
+    type_in = ["tmux", "send-keys", "-t", "theirs"]
+    lab["200"].run([*type_in, "sleep 30", "Enter"])
+    orch.until(lambda: lab["200"].pids(running="sleep 30"))
+    first = orch.json("adopt", "ct200", "theirs", "--detach")["run"]
+    orch.until(lambda: orch.json("show", first)["state"] == "running")
+    lab["200"].run([*type_in, "C-c"])
+    orch("wait", first, "--timeout", "40", check=None)
+    lab["200"].run([*type_in, f"sh -c '{COUNT}'", "Enter"])
+    again = orch.json("adopt", "ct200", "theirs", "--detach")["run"]
+    orch.until(lambda: len(numbers(orch("logs", again).stdout)) > 5)
+
+
 def test_a_bare_process_that_writes_a_file(lab: Lab, orch: Orch) -> None:
     """Its file is followed from its first byte, and its end is seen; a terminal's is refused."""
     script = f"( echo line 1; {WAIT}; echo line 2 ) >/srv/out.log 2>&1 & echo $!"

@@ -22,7 +22,8 @@ def ssh_agent(key: Path, socket: Path, environment: pytest.MonkeyPatch) -> Itera
         if added.returncode == 0:
             break
         child.poll()
-    assert added.returncode == 0
+    else:
+        raise TimeoutError(f"the ssh-agent at {socket} took no key")
     yield socket
     child.terminate()
     child.wait(timeout=DEADLINE_S)
