@@ -154,6 +154,9 @@ class Server:
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
         router.add_post("/v1/targets/{words}/end-process", self._act("end-process"))
+        router.add_get("/v1/cache", self._get("cache"))
+        for what in ("save", "restore", "clear"):
+            router.add_post(f"/v1/cache/{what}", self._act(f"cache-{what}"))
         router.add_post("/v1/prune", self._act("prune"))
         router.add_post("/v1/rollback", self._act("rollback"))
         router.add_post("/v1/alert-test", self._act("alert-test"))

@@ -15,6 +15,7 @@
     diagnose.py    diagnose
     comparing.py   diff
     prune.py       prune
+    cache.py       cache ls, save, restore, clear
     bundle.py      bundle
     trials.py      repeat, compare, bisect
     silence.py     silence add, ls, expire

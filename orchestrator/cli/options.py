@@ -117,6 +117,24 @@ def _bisect(parser: argparse.ArgumentParser) -> None:
 
 
 def _bundle(parser: argparse.ArgumentParser) -> None:
+def _cache_ls(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    add_json(parser)
+
+
+def _cache_restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("name", metavar="KEPT", nargs="?", help="left out: the newest that fits")
+    parser.add_argument("--force", action="store_true", help="although a run of the job lives")
+    add_json(parser)
+
+
+def _cache_clear(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("--force", action="store_true", help="although a run of the job lives")
+    add_json(parser)
+
+
     add_run(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="else its own name, here")
     add_json(parser)
@@ -131,6 +149,17 @@ def _prune(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:
+    "cache": Command(
+        "",
+        "",
+        "the compiled kernels of a job",
+        parts={
+            "ls": Command("cache", "ls", "what there is and what is kept", _cache_ls),
+            "save": Command("cache", "save", "keep a copy", _cache_ls),
+            "restore": Command("cache", "restore", "bring a kept copy back", _cache_restore),
+            "clear": Command("cache", "clear", "empty them and keep a copy", _cache_clear),
+        },
+    ),
     parser.add_argument("signature", metavar="SIGNATURE", help="`orch rules test` knows them all")
     parser.add_argument("--target", metavar="TARGET", help="the first job's where left out")
     add_json(parser)

@@ -113,6 +113,10 @@ class PreflightPolicy:
     stale_processes: str = "refuse"
     """`refuse`, `stop` or `ignore`."""
     min_free_disk_bytes: int | None = None
+    ports: tuple[int, ...] = ()
+    """On which the job will listen; that of MASTER_PORT is among them by itself."""
+    data_paths: tuple[str, ...] = ()
+    """Files and folders on the target that the job reads."""
     packages: Mapping[str, str] = field(default_factory=_empty)
     """Distribution name -> version specifier (PEP 440)."""
 

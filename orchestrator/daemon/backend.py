@@ -10,6 +10,7 @@ from orchestrator.core.errors import UsageError
 from orchestrator.daemon import (
     adopting,
     bundling,
+    caching,
     comparing,
     doctor,
     ending,
@@ -47,6 +48,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "timeline": lambda parts, words, _: timeline.timeline(parts, words),
     "compare": lambda parts, _, query: trials.compare(parts, query),
     "releases": lambda parts, _, query: telling.releases(parts, query),
+    "cache": lambda parts, _, query: caching.caches(parts, query),
     "silences": lambda parts, _, query: silences.silences(parts, query),
     "top": lambda parts, *_: telling.top(parts),
     "doctor": lambda parts, *_: doctor.doctor(parts),
@@ -70,6 +72,9 @@ _ACTIONS: dict[str, Answer] = {
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
     "end-process": ending.end_process,
     "prune": lambda parts, _, body: pruning.prune(parts, body),
+    "cache-save": lambda parts, _, body: caching.save(parts, body),
+    "cache-restore": lambda parts, _, body: caching.restore(parts, body),
+    "cache-clear": lambda parts, _, body: caching.clear(parts, body),
     "rollback": lambda parts, _, body: shipping.rollback(
         parts, body.get("job"), body.get("release")
     ),

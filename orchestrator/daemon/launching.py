@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.daemon import nodes, shipping
+from orchestrator.daemon.caching import cold_start_s, note_cold
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.launch.preflight import LastGood, preflight, require
@@ -78,6 +79,8 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         # Whoever asked and has left meanwhile gets no run: this cannot be told, and ends us.
         yield {"kind": "launching"}
         stored = await _store(parts, drafts, request, forced=bool(refused))
+        if request.cold_cache or any(one.name == "cold_cache" and not one.ok for one in checks):
+            await note_cold(parts, job, stored[0])
         for node, run in zip(drafts, stored, strict=True):
             await parts.crew.begin(run, node.job)
         views = [await parts.crew.view(run.id) for run in stored]
@@ -103,12 +106,20 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
     name, several = drafts[0].job.name, len(drafts) > 1
     live = tuple(run.id for run in await parts.store.runs.list(job=name, live=True))
     good = await _last_good(parts, drafts[0].job)
+    cold_s = await cold_start_s(parts, drafts[0].job)
 
     async def of(node: _Node) -> list[Check]:
         asked = _replacing(node.job) if request.replace else node.job
         now, link = parts.clock.now(), parts.fleet.link(node.job.target)
         found = await preflight(
-            link, asked, node.draft, node.release, now=now, good=good, live=live
+            link,
+            asked,
+            node.draft,
+            node.release,
+            now=now,
+            good=good,
+            live=live,
+            cold_start_s=cold_s,
         )
         place = f"{node.job.target.name}: " if several else ""
         return [replace(check, text=f"{place}{check.text}") for check in found]

@@ -40,11 +40,14 @@ def configuration(job: Job, run: Run) -> dict[str, str]:
 def changed_keys(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str | None, str | None]]:
-    """Key, old and new value of what differs; None where a key was not there."""
+    """Key, old and new value of what differs; None where a key was not there.
+
+    A key that was not there is no other than an empty one.
+    """
     return [
         (key, before.get(key), after.get(key))
         for key in sorted({*before, *after})
-        if before.get(key) != after.get(key)
+        if (before.get(key) or "") != (after.get(key) or "")
     ]
 
 

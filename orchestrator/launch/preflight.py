@@ -5,7 +5,7 @@ are the probe's (probe/preflight.py).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -38,19 +38,29 @@ async def preflight(
     now: float,
     good: LastGood | None = None,
     live: tuple[str, ...] = (),
+    cold_start_s: float | None = None,
 ) -> tuple[Check, ...]:
     """All checks, failed and passed; `now` is the daemon's time, unix seconds.
 
     The processes of `live` runs are not what earlier runs left, and are never ended here.
     Packages of the job's own list that are not what they were in `good` are warned of.
+    `cold_start_s`: how long a start with empty caches took last, to be said of the next one.
     Changes nothing on the target, but that `stale_processes: stop` ends what it names.
     """
     answer = await caller.call(
         "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now, live)
     )
-    checks = tuple(Check(**item) for item in answer["checks"])
+    checks = tuple(_with_cost(Check(**item), cold_start_s) for item in answer["checks"])
     packages = package_checks(job.preflight.packages, answer["versions"])
     return (*checks, *packages, *_drifted(good, answer["versions"]))
+
+
+def _with_cost(check: Check, cold_start_s: float | None) -> Check:
+    if check.name != "cold_cache" or cold_start_s is None:
+        return check
+    minutes, seconds = divmod(round(cold_start_s), 60)
+    took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return replace(check, text=f"{check.text}; last time it took {took}")
 
 
 def require(checks: tuple[Check, ...]) -> None:
@@ -75,6 +85,8 @@ def _wanted(
     policy = job.preflight
     env = {**job.env, **run.env}
     caches = [env[name] for name in _CACHE_VARIABLES if env.get(name)]
+    rendezvous = env.get("MASTER_PORT", "")
+    ports = {*policy.ports, *([int(rendezvous)] if rendezvous.isdecimal() else [])}
     return {
         "tmux": {},
         "session": {"name": run.session, "socket": job.target.tmux_socket, "uid": run.uid},
@@ -94,7 +106,14 @@ def _wanted(
         "shm": {},
         "limits": {},
         "clock": {"now": now},
-        "caches": {"paths": caches},
+        "ports": {"ports": sorted(ports)},
+        "data": {"paths": list(policy.data_paths)},
+        "driver": {"library_path": env.get("LD_LIBRARY_PATH"), "needed": policy.gpus_idle},
+        "caches": {
+            "paths": caches,
+            "env": env,
+            "compiles": bool(caches) or "torch" in policy.packages,
+        },
         "python": {
             "python": job.target.python or "python3",
             "path_first": path_first(job, release),

@@ -37,6 +37,7 @@ OP_MODULES = {
     "release_prune": "release",
     "runs_prune": "run_folders",
     "environment": "environment",
+    **dict.fromkeys(("cache_list", "cache_save", "cache_clear", "cache_restore"), "caches"),
     "adopt_look": "adopting",
     "adopt": "adopting",
     **dict.fromkeys(

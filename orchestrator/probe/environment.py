@@ -10,14 +10,12 @@ import shutil
 import subprocess
 import time
 
-from . import gpus
+from . import gpus, nvml
 from .clean_env import run_environment
 from .frames import Frame
 from .ops import Progress
 
 _WITHIN_S = 60.0
-_HOME_CACHES = ("~/.triton", "~/.nv/ComputeCache", "~/.cache/flashinfer")
-_CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
 _VARIABLES = (
     "CUDA_", "NCCL_", "TORCH", "PYTORCH_", "TRITON_", "OMP_", "HF_", "LD_", "PYTHON", "FLASHINFER_",
 )  # fmt: skip
@@ -61,8 +59,9 @@ def environment(args: Frame, _progress: Progress) -> Frame:
         "driver": _driver(),
         "kernel": os.uname().release,
         "gpus": [item.get("name") for item in seen],
+        "architectures": _architectures(),
         "variables": _variables(env),
-        "caches": {path: _cache(path) for path in cache_folders(env)},
+        "caches": {path: size_of(path) for path in dict.fromkeys(cache_folders(env).values())},
         "error": error,
     }
 
@@ -99,15 +98,21 @@ def _variables(env: dict[str, str]) -> dict[str, str]:
     }
 
 
-def cache_folders(env: dict[str, str]) -> list[str]:
-    """Where compiled kernels are kept: the folders named by variables, and the usual ones."""
-    named = [env[name] for name in _CACHE_VARIABLES if env.get(name)]
-    home = [path.replace("~", env["HOME"], 1) for path in _HOME_CACHES]
-    default = f"/tmp/torchinductor_{env['USER']}"  # noqa: S108  where torch itself keeps it
-    return list(dict.fromkeys([*named, *home, default]))
+def cache_folders(env: dict[str, str]) -> dict[str, str]:
+    """Where each kind of compiled kernels is kept: as its variable says, or in the usual place."""
+    home = env["HOME"]
+    usual = f"/tmp/torchinductor_{env['USER']}"  # noqa: S108  where torch itself keeps it
+    workspace = env.get("FLASHINFER_WORKSPACE_BASE") or home
+    found = {
+        "inductor": env.get("TORCHINDUCTOR_CACHE_DIR") or usual,
+        "triton": env.get("TRITON_CACHE_DIR") or f"{home}/.triton",
+        "cuda": env.get("CUDA_CACHE_PATH") or f"{home}/.nv/ComputeCache",
+        "flashinfer": f"{workspace}/.cache/flashinfer",
+    }
+    return {kind: os.path.normpath(path) for kind, path in found.items()}
 
 
-def _cache(path: str) -> Frame | None:
+def size_of(path: str) -> Frame | None:
     """Size and age of a cache; None where there is none."""
     if not os.path.isdir(path):
         return None
@@ -123,6 +128,17 @@ def _cache(path: str) -> Frame | None:
             count += 1
             newest = max(newest or 0.0, found.st_mtime)
     return {"bytes": size, "files": count, "newest_at": newest}
+
+
+def _architectures() -> list[str]:
+    """`sm_90` and the like of the GPUs seen here; empty where the driver does not tell."""
+    try:
+        driver = nvml.load()
+        handles = map(driver.py.nvmlDeviceGetHandleByIndex, range(driver.py.nvmlDeviceGetCount()))
+        found = [driver.py.nvmlDeviceGetCudaComputeCapability(handle) for handle in handles]
+    except Exception:  # noqa: BLE001  pynvml's errors, or no driver at all
+        return []
+    return sorted({f"sm_{major}{minor}" for major, minor in found})
 
 
 OPS = {"environment": environment}

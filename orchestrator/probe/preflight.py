@@ -6,7 +6,6 @@ made is a failed check with the reason, never the end of the others. Stdlib only
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -16,14 +15,15 @@ from typing import Any
 
 from . import gpus, leftovers
 from .clean_env import run_environment
+from .environment import cache_folders
 from .frames import Frame
+from .looks import LOOKS, check
 from .ops import Progress
 from .tmux import Tmux
 
 Checks = list[Frame]
 
 SHARED_MEMORY_BYTES = 1024**3
-OPEN_FILES = 4096
 SKEW_S = 60.0
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's place for it, not a file of ours
 _PYTHON_WITHIN_S = 30.0
@@ -37,17 +37,6 @@ for name in sys.argv[1:]:
         found[name] = None
 print(json.dumps(found))
 """
-
-
-def check(name: str, ok: bool, text: str, remedy: str = "", *, critical: bool = True) -> Frame:
-    """One check as the wire has it; the remedy is of use only where it failed."""
-    return {
-        "name": name,
-        "ok": ok,
-        "text": text,
-        "remedy": None if ok else remedy or None,
-        "critical": critical,
-    }
 
 
 def preflight(args: Frame, _progress: Progress) -> Frame:
@@ -227,13 +216,6 @@ def _shared_memory(_wanted: Frame) -> Checks:
     ]  # fmt: skip
 
 
-def _limits(_wanted: Frame) -> Checks:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    ok = soft == resource.RLIM_INFINITY or soft >= OPEN_FILES or hard >= OPEN_FILES
-    text = f"a process may have {soft} files open (at most {hard})"
-    return [check("limits", ok, text, "Raise nofile for the container.", critical=False)]
-
-
 def _clock(wanted: Frame) -> Checks:
     skew = time.time() - wanted["now"]
     text = f"the clock differs from the daemon's by {skew:+.1f} s"
@@ -253,11 +235,20 @@ def _caches(wanted: Frame) -> Checks:
     text = f"cannot be written: {', '.join(bad)}" if bad else "compile caches can be written"
     remedy = "Without them every start compiles anew: give the target's user the right to write."
     checks = [check("caches", not bad, text, remedy, critical=False)]
-    if wanted["paths"] and not bad and not any(map(_holds_a_file, wanted["paths"])):
-        text = f"no compiled kernels in {', '.join(wanted['paths'])}: the first steps compile them"
-        remedy = "Nothing to do, it is slow once; keep the folder out of the releases."
-        checks.append(check("cold_cache", False, text, remedy, critical=False))
+    if wanted["compiles"] and not bad:
+        checks += _cold(wanted["paths"], wanted["env"])
     return checks
+
+
+def _cold(named: list[str], env: Frame) -> Checks:
+    """The folders that the job names count, and the usual ones only where it names none."""
+    own = run_environment(dict(env), path_first=[], python_path=[])
+    folders = named or list(cache_folders(own).values())
+    if any(map(_holds_a_file, folders)):
+        return []
+    text = f"no compiled kernels in {', '.join(folders)}: the first steps compile"
+    remedy = "Nothing to do, it is slow once; `orch cache restore` brings kept ones back."
+    return [check("cold_cache", False, text, remedy, critical=False)]
 
 
 def _holds_a_file(folder: str) -> bool:
@@ -290,9 +281,9 @@ _LOOKS: dict[str, Callable[[Frame], Checks]] = {
     "workdir": _workdir,
     "disk": _disk,
     "shm": _shared_memory,
-    "limits": _limits,
     "clock": _clock,
     "caches": _caches,
+    **LOOKS,
 }
 
 OPS = {"preflight": preflight}

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.link.probe_channel import CallFailed
-from orchestrator.probe import environment, preflight, release
+from orchestrator.probe import caches, environment, preflight, release
 from orchestrator.probe.errors import OpError
 
-OPS: dict[str, Any] = {**release.OPS, **preflight.OPS, **environment.OPS}
+OPS: dict[str, Any] = {**release.OPS, **preflight.OPS, **environment.OPS, **caches.OPS}
 
 
 class NearCaller:

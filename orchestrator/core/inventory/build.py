@@ -169,6 +169,8 @@ class _Builder:
                 gpus_idle=preflight.gpus_idle,
                 stale_processes=preflight.stale_processes,
                 min_free_disk_bytes=preflight.min_free_disk,
+                ports=tuple(preflight.ports),
+                data_paths=tuple(preflight.data_paths),
                 packages=_frozen(preflight.packages),
             ),
             watch=WatchPolicy(

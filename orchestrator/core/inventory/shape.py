@@ -163,6 +163,12 @@ Expectation = Annotated[
     _matching(_EXPECTATION, "must read like 'step>=1000: loss<6', not {}"),
     _STRING,
 ]
+Port = Annotated[int, Field(ge=1, le=65535)]
+AbsolutePath = Annotated[
+    str,
+    _matching(re.compile(r"/.*"), "must be an absolute path on the target, not {}"),
+    WithJsonSchema({"type": "string", "pattern": "^/"}),
+]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -177,7 +183,7 @@ class HostShape(Shape):
 
     transport: Literal["ssh", "local"] = "ssh"
     hostname: Text | None = Field(None, description="Address; the host's own name when left out.")
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    port: Port | None = None
     user: Text | None = None
     identity_file: str | None = Field(None, description="Private key; ~ is your home folder.")
     known_hosts: str | None = None
@@ -213,6 +219,10 @@ class PreflightShape(Shape):
     gpus_idle: bool = False
     stale_processes: Literal["refuse", "stop", "ignore"] = "refuse"
     min_free_disk: Size | None = None
+    ports: list[Port] = Field(default_factory=list, description="Where the job will listen.")
+    data_paths: list[AbsolutePath] = Field(
+        default_factory=list, description="What the job reads on the target."
+    )
     packages: dict[str, Specifier] = Field(default_factory=dict)
 
 
