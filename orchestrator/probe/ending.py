@@ -16,7 +16,7 @@ from .files import read_record
 from .frames import Frame
 from .names import ADOPTION_FILE, ATTEMPT_FILE, EXIT_FILE
 from .ops import Progress
-from .tmux import Tmux
+from .tmux import Tmux, relay_of
 
 LOOK_S = 0.05
 KILL_WITHIN_S = 10.0
@@ -68,7 +68,9 @@ def _pane_pids(args: Frame) -> set[int]:
         return set()
     if session is None or (session.run, session.uid) != (args["run"], args["uid"]):
         return set()
-    return set(session.pane_pids)
+    own = relay_of(args["attempt_dir"]) if args.get("attempt_dir") else None
+    # Panes beside the relay's were opened by somebody else, and are theirs.
+    return {own} if own in session.pane_pids else set(session.pane_pids)
 
 
 def _is_pane(args: Frame, pid: int) -> bool:

@@ -101,7 +101,7 @@ def _make_room(tmux: Tmux, args: Record) -> None:
         _open_session(tmux, args)
     elif session.dead and session.run is not None:
         _make_fifo(args["attempt_dir"])
-        _open_session(tmux, args, replacing=True)
+        _open_session(tmux, args, replacing=session)
     elif session.attempt_dir != args["attempt_dir"]:
         raise _occupied(session)
 
@@ -128,7 +128,7 @@ def _make_fifo(directory: str) -> None:
     os.mkfifo(path, 0o600)
 
 
-def _open_session(tmux: Tmux, args: Record, *, replacing: bool = False) -> None:
+def _open_session(tmux: Tmux, args: Record, *, replacing: Session | None = None) -> None:
     marks = {
         RUN_OPTION: args["run"],
         UID_OPTION: args["uid"],

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import Refused
-from .names import EXIT_FILE
+from .files import read_record
+from .names import ATTEMPT_FILE, EXIT_FILE
 
 RUN_OPTION = "@orch_run"
 UID_OPTION = "@orch_uid"
@@ -31,7 +32,7 @@ _NO_SERVER = ("no server running", "error connecting to", "No such file or direc
 
 @dataclass(frozen=True)
 class Session:
-    """One tmux session; `dead` once every pane in it has ended."""
+    """One tmux session; `dead` once what orch started in it has ended, or else all of its panes."""
 
     name: str
     dead: bool
@@ -40,6 +41,10 @@ class Session:
     run: str | None
     uid: str | None
     attempt_dir: str | None
+    living: frozenset[int] = frozenset()
+    """PIDs of the panes that have not ended."""
+    shared: bool = False
+    """Whether panes live in it that somebody opened beside orch's."""
 
 
 class TmuxFailed(Refused):
@@ -88,34 +93,57 @@ class Tmux:
 
     @staticmethod
     def _settled(session: Session) -> Session:
-        """A relay lives for a moment after its exit record; its session counts as dead then."""
-        if session.dead or session.attempt_dir is None or len(session.pane_pids) > 1:
+        """A relay lives for a moment after its exit record; its session counts as dead then.
+
+        So it does where other panes live on: they are not the run's.
+        """
+        if session.dead or session.attempt_dir is None:
             return session
         ended = os.path.exists(os.path.join(session.attempt_dir, EXIT_FILE))
-        return replace(session, dead=ended)
+        if len(session.pane_pids) == 1:
+            return replace(session, dead=ended)
+        own = relay_of(session.attempt_dir)
+        if own not in session.pane_pids:
+            return session
+        dead = ended or own not in session.living
+        return replace(session, dead=dead, shared=bool(session.living - {own}))
 
     def find(self, name: str) -> Session | None:
         """The session of that very name."""
         return next((item for item in self.sessions() if item.name == name), None)
 
     def new_session(
-        self, name: str, argv: list[str], marks: dict[str, str], *, replacing: bool = False
+        self,
+        name: str,
+        argv: list[str],
+        marks: dict[str, str],
+        *,
+        replacing: Session | None = None,
     ) -> None:
         """Start a detached session of 200 by 50 that stays when its program has ended.
 
         All in one command sequence: between two calls a quick program would be gone already, and
         a server whose last session was killed (`replacing` one of that name) would be leaving.
+        One that is `shared` is not killed: it is renamed, and its panes live on.
         """
         here, old = f"={name}:", f"{name}-replaced"
+        if replacing is not None and replacing.shared:
+            old = self._unused(f"{name}-before")
         words = ["rename-session", "-t", f"={name}", old, ";"] if replacing else []
         words += ["new-session", "-d", "-x", "200", "-y", "50", "-s", name, "--", *argv]
         words += [";", "set-option", "-t", here, "destroy-unattached", "off"]
         words += [";", "set-option", "-w", "-t", here, "remain-on-exit", "on"]
         for option, value in marks.items():
             words += [";", "set-option", "-t", here, option, value]
-        if replacing:
+        if replacing is not None and not replacing.shared:
             words += [";", "kill-session", "-t", f"={old}"]
         self.run(*words)
+
+    def _unused(self, name: str) -> str:
+        """The name, or the first of NAME-2, NAME-3 ... that no session has."""
+        there = {session.name for session in self.sessions()}
+        numbered = (f"{name}-{number}" for number in range(2, len(there) + 3))
+        return name if name not in there else next(one for one in numbered if one not in there)
 
     def text(self, name: str) -> str:
         """What the session's pane shows, lines joined where the pane wrapped them."""
@@ -131,16 +159,25 @@ def parse_panes(lines: list[str]) -> list[Session]:
             continue
         name, dead, pid, created, run, uid, attempt_dir = parts
         before = found.get(name)
+        known = before if before and before.run else None
         found[name] = Session(
             name,
             dead == "1" and (before is None or before.dead),
             (*(before.pane_pids if before else ()), int(pid)),
             int(created),
-            run or None,
-            uid or None,
-            attempt_dir or None,
+            # Of an adopted session one pane may bear the marks alone.
+            known.run if known else run or None,
+            known.uid if known else uid or None,
+            known.attempt_dir if known else attempt_dir or None,
+            (before.living if before else frozenset()) | (set() if dead == "1" else {int(pid)}),
         )
     return list(found.values())
+
+
+def relay_of(attempt_dir: str) -> int | None:
+    """PID of the relay of an attempt, which is its pane's; None where it has none yet."""
+    record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE))
+    return int(record["relay_pid"]) if record else None
 
 
 def list_sessions(args: dict[str, Any], _progress: object) -> dict[str, Any]:

@@ -45,6 +45,31 @@ def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run):
     probe.call("end", **other.end())
 
 
+def test_a_pane_that_somebody_opened_beside_a_run_is_theirs(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """It lives on when the run is ended, and the next attempt starts in spite of it."""
+    probe.call("launch", **a_run.spec("sleep", "1000"))
+    tmux("split-window", "-t", a_run.job, "sh -c 'echo mine; sleep 600'")
+    theirs = _panes(tmux, "mine")
+    ended = probe.call("end", **a_run.end())
+    assert ended["remaining"] == []
+    assert _panes(tmux, "mine") == theirs
+    second = probe.call("launch", **a_run.spec("sleep", "1000", number=2))
+    assert not second["already"]
+    assert _panes(tmux, "mine") == theirs
+    sessions = {one["name"]: one for one in probe.call("sessions")["sessions"]}
+    assert (sessions[a_run.job]["dead"], sessions[a_run.job]["run"]) == (False, a_run.run)
+    assert sessions[f"{a_run.job}-before"]["dead"]
+
+
+def _panes(tmux: Callable[..., str], command: str) -> list[str]:
+    """PIDs of the living panes that were started with a command."""
+    lines = tmux("list-panes", "-a", "-F", "#{pane_dead} #{pane_pid} #{pane_start_command}")
+    found = [line.split(" ", 2) for line in lines.splitlines()]
+    return [pid for dead, pid, started in found if dead == "0" and command in started]
+
+
 def test_a_live_session_of_another_run_is_refused(probe: Driver, a_run: Run):
     """The error names the run that holds it and says what to do."""
     probe.call("launch", **a_run.spec("sleep", "100"))
