@@ -41,8 +41,6 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          found{release, good, bad}
     POST /v1/prune {dry_run, run_age_s}  {dry_run, targets: [{job, target, releases: [digest], runs: [{name, bytes}],
                                          error}], logs: [run], log_bytes, rows, code: [digest]}
-    POST /v1/adopt {target, what, take_pipe, why}    stream: adopting{pid, command}, stored{run}
-    POST /v1/simulate {signature, target}    stream: stored{run}, ended{run, incident},
     GET  /v1/cache?job=JOB               {targets: [{job, target, error, cold_start_s, made_with, now: [{kind, path,
                                          bytes, files}], saved: [KEPT], fits}]}    cold_start_s: launch to first step
                                          of the last run with empty caches; fits: name of the one to restore
@@ -50,6 +48,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/cache/clear {job, force}    likewise
     POST /v1/cache/restore {job, name, force}    {targets: [{job, target, error, cold_start_s, restored: KEPT, files,
                                          bytes, there}]}    there: files that stood already and stayed
+    POST /v1/adopt {target, what, take_pipe, why}    stream: adopting{pid, command}, stored{run}
+    POST /v1/simulate {signature, target}    stream: stored{run}, ended{run, incident},
                                          delivered{status, sinks: [{sink, state, error}]} twice, done
     POST /v1/rollback {job, release}     {"job", "before", "current"}
     GET  /v1/releases?job=JOB            {"releases": [...]}
@@ -69,10 +69,10 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          `processes` has them; 400 where another one has the PID by now
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 
-RATE: trials, crashes, rate (null without a trial), low, high, text, by_fingerprint[{fingerprint,
-signature, title, count, runs}]. Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
 KEPT: name, how (`saved`, or `cleared`), at, bytes, files, made_with{torch, triton, driver, gpu, code},
 differs[part]: in which it is not what would be compiled with now.
+RATE: trials, crashes, rate (null without a trial), low, high, text, by_fingerprint[{fingerprint,
+signature, title, count, runs}]. Of follow: run{run: RunView}, log{attempt, offset, end, text}, gap{attempt, offset, size, reason},
 incident{incident: IncidentView}, link{state, seen_at, reason}, end{run: RunView}. `text` is the
 bytes from offset to end as UTF-8, with U+FFFD for what is none. Of run: stored{run: RunView}; the
 run's own supervisor launches it from there on.

@@ -117,6 +117,19 @@ def _bisect(parser: argparse.ArgumentParser) -> None:
 
 
 def _bundle(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="else its own name, here")
+    add_json(parser)
+
+
+def _prune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="only show what would go")
+    parser.add_argument(
+        "--older-than", metavar="TIME", type=_duration, help="run folders on targets (7d)"
+    )
+    add_json(parser)
+
+
 def _cache_ls(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
     add_json(parser)
@@ -135,31 +148,7 @@ def _cache_clear(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-    add_run(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="else its own name, here")
-    add_json(parser)
-
-
-def _prune(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="only show what would go")
-    parser.add_argument(
-        "--older-than", metavar="TIME", type=_duration, help="run folders on targets (7d)"
-    )
-    add_json(parser)
-
-
 def _simulate(parser: argparse.ArgumentParser) -> None:
-    "cache": Command(
-        "",
-        "",
-        "the compiled kernels of a job",
-        parts={
-            "ls": Command("cache", "ls", "what there is and what is kept", _cache_ls),
-            "save": Command("cache", "save", "keep a copy", _cache_ls),
-            "restore": Command("cache", "restore", "bring a kept copy back", _cache_restore),
-            "clear": Command("cache", "clear", "empty them and keep a copy", _cache_clear),
-        },
-    ),
     parser.add_argument("signature", metavar="SIGNATURE", help="`orch rules test` knows them all")
     parser.add_argument("--target", metavar="TARGET", help="the first job's where left out")
     add_json(parser)
@@ -173,6 +162,17 @@ def add_install(parser: argparse.ArgumentParser) -> None:
 MORE: dict[str, Command] = {
     "simulate": Command("check", "simulate", "try the whole alarm path", _simulate),
     "prune": Command("prune", "prune", "remove old releases, run folders and logs", _prune),
+    "cache": Command(
+        "",
+        "",
+        "the compiled kernels of a job",
+        parts={
+            "ls": Command("cache", "ls", "what there is and what is kept", _cache_ls),
+            "save": Command("cache", "save", "keep a copy", _cache_ls),
+            "restore": Command("cache", "restore", "bring a kept copy back", _cache_restore),
+            "clear": Command("cache", "clear", "empty them and keep a copy", _cache_clear),
+        },
+    ),
     "bundle": Command("bundle", "bundle", "a run in one archive, secrets removed", _bundle),
     "repeat": Command("trials", "repeat", "N trials, the crash rate", _repeat, takes_rest=True),
     "compare": Command("trials", "compare", "crash rates of two releases", _compare),

@@ -47,8 +47,8 @@ _DOCUMENTS: dict[str, Answer] = {
     "diff": comparing.diff,
     "timeline": lambda parts, words, _: timeline.timeline(parts, words),
     "compare": lambda parts, _, query: trials.compare(parts, query),
-    "releases": lambda parts, _, query: telling.releases(parts, query),
     "cache": lambda parts, _, query: caching.caches(parts, query),
+    "releases": lambda parts, _, query: telling.releases(parts, query),
     "silences": lambda parts, _, query: silences.silences(parts, query),
     "top": lambda parts, *_: telling.top(parts),
     "doctor": lambda parts, *_: doctor.doctor(parts),
@@ -71,10 +71,10 @@ _ACTIONS: dict[str, Answer] = {
     "silence-add": lambda parts, _, body: silences.add(parts, body),
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
     "end-process": ending.end_process,
-    "prune": lambda parts, _, body: pruning.prune(parts, body),
     "cache-save": lambda parts, _, body: caching.save(parts, body),
     "cache-restore": lambda parts, _, body: caching.restore(parts, body),
     "cache-clear": lambda parts, _, body: caching.clear(parts, body),
+    "prune": lambda parts, _, body: pruning.prune(parts, body),
     "rollback": lambda parts, _, body: shipping.rollback(
         parts, body.get("job"), body.get("release")
     ),

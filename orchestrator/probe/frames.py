@@ -61,15 +61,15 @@ Ops of a call (args -> value)
     release_prune  {workdir, keep, protect} -> {removed, kept, environments}
     runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
     environment {python, packages, variables, caches} -> {...}
-    adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
-             what: a session, SESSION:WINDOW.PANE, or a PID
-    adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
-    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
     cache_list  {workdir, env} -> {now:[{kind, path, bytes, files}], saved:[record]}
     cache_save  {workdir, env, name, how, made_with} -> record and {dropped:[name]}; progress: {bytes}
     cache_clear {workdir, env, name, how, made_with} -> likewise; record: {name, how, at, bytes,
              files, kinds, made_with}
     cache_restore {workdir, env, name} -> {files, bytes, there}     over nothing that is there
+    adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
+             what: a session, SESSION:WINDOW.PANE, or a PID
+    adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
+    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
     copy_digest {path, size, part} -> {sha256, missing}
     copy_write  {path, offset, data, cut} -> {}      into the part beside the name
