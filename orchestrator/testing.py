@@ -60,6 +60,8 @@ class FakeTransport:
         self.opened: list[Command] = []
         self.problem: TargetError | None = None
         """Raised by whatever is opened, while it is set."""
+        self.back = asyncio.Event()
+        """Set when the host can be reached again."""
         self._programs, self._default = dict(programs), default
         self._channels: list[_FakeChannel] = []
 
@@ -81,6 +83,10 @@ class FakeTransport:
         """Run a program to its end."""
         channel = await self.open(command)
         return await run_to_end(channel, stdin=stdin, timeout_s=timeout_s, target=self.target)
+
+    async def answers_again(self) -> None:
+        """Until `back` is set."""
+        await self.back.wait()
 
     async def close(self) -> None:
         """End every program now, as when the connection dies."""

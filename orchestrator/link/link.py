@@ -324,10 +324,12 @@ class Link:
             probe.drop(exc)
 
     async def _pause(self, seconds: float) -> None:
+        """Let a host that is there and refuses have its peace; one that comes back is met."""
         self._poked.clear()
         waits = {
             asyncio.create_task(self._clock.sleep(seconds)),
             asyncio.create_task(self._poked.wait()),
+            asyncio.create_task(self._transport.answers_again()),
         }
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

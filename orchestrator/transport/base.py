@@ -59,6 +59,10 @@ class Transport(Protocol):
         """Run a command to its end; Unreachable after `timeout_s`."""
         ...
 
+    async def answers_again(self) -> None:
+        """Return once a host that could not be reached can be; wait for ever where it could."""
+        ...
+
     async def close(self) -> None:
         """Let go of everything that is held for this target."""
         ...

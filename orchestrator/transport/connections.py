@@ -115,7 +115,10 @@ class Connections:
         await asyncio.shield(self._growing)
 
     async def _add(self) -> None:
+        lost = [one for one in self._shared if not one.connection.alive]
         self._shared = [one for one in self._shared if one.connection.alive]
+        # What was lost may still hold the jumps before it.
+        await asyncio.gather(*(one.connection.close() for one in lost))
         async with self._one_at_a_time:
             connection = await self._connect()
         self._shared.append(_Shared(connection, self._limit))

@@ -25,6 +25,10 @@ class ContainerTransport:
         """Run a command inside to its end."""
         return await self._host.run(wrap(self._target, command), stdin=stdin, timeout_s=timeout_s)
 
+    async def answers_again(self) -> None:
+        """As the host."""
+        await self._host.answers_again()
+
     async def close(self) -> None:
         """Let go of what the host's transport holds for this target."""
         await self._host.close()

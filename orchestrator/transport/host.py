@@ -11,6 +11,7 @@ from orchestrator.core.errors import TargetError
 from orchestrator.core.model import Host
 from orchestrator.transport.base import Channel, Completed
 from orchestrator.transport.connections import Connections
+from orchestrator.transport.door import Door
 from orchestrator.transport.marked import MarkedChannel
 from orchestrator.transport.running import run_to_end
 from orchestrator.transport.ssh import connect
@@ -21,9 +22,13 @@ class SshHost:
 
     def __init__(self, host: Host) -> None:
         one_at_a_time = asyncio.Lock()
+        self._door = Door()
         self._lanes = {
             bulk: Connections(
-                host.name, partial(connect, host), one_at_a_time, spare=0 if bulk else 1
+                host.name,
+                partial(connect, host, self._door),
+                one_at_a_time,
+                spare=0 if bulk else 1,
             )
             for bulk in (False, True)
         }
@@ -32,9 +37,14 @@ class SshHost:
         """Run a command line of a target."""
         return await self._lanes[bulk].start(line, target)
 
+    async def answers_again(self) -> None:
+        """Until the host is there, where it was not at the last attempt; else for ever."""
+        await self._door.answers_again()
+
     async def close(self) -> None:
         """End every connection."""
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+        self._door.close()
 
 
 class SshTransport:
@@ -58,6 +68,10 @@ class SshTransport:
         """Run a command to its end."""
         channel = await self.open(command)
         return await run_to_end(channel, stdin=stdin, timeout_s=timeout_s, target=self._target)
+
+    async def answers_again(self) -> None:
+        """As its host."""
+        await self._host.answers_again()
 
     async def close(self) -> None:
         """The connections are the host's; nothing is this target's own."""

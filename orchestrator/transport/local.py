@@ -68,6 +68,10 @@ class LocalTransport:
         channel = await self.open(command)
         return await run_to_end(channel, stdin=stdin, timeout_s=timeout_s, target=self._target)
 
+    async def answers_again(self) -> None:
+        """Never: this machine is always here."""
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         """Nothing is held between commands."""
 

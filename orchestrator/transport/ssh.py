@@ -19,6 +19,7 @@ from orchestrator.core.errors import AuthRefused, HostKeyRefused, Unreachable
 from orchestrator.core.model import Host
 from orchestrator.transport.base import Channel
 from orchestrator.transport.connections import ChannelRefused, Connection
+from orchestrator.transport.door import Door, Wire
 from orchestrator.transport.openssh import SshSettings, resolve
 from orchestrator.transport.running import Tail
 
@@ -30,6 +31,11 @@ KEEPALIVES_LOST = 2
 
 _CIPHERS_FIRST = "^*-gcm@openssh.com"
 """In Python these cost a fifth of what asyncssh would take, chacha20; the others stay."""
+
+STUCK_LOOK_S = 1.0
+STUCK_RETRANSMITS = 2
+STUCK_GRACE_S = 0.3
+"""For what the host has to say once it can be reached again."""
 
 _CLOSE_WITHIN_S = 2.0
 _WRITE_BYTES = 128 * 1024
@@ -61,11 +67,11 @@ async def untrusted_key(host: Host) -> HostKey | None:
     """
     settings = await resolve(host)
     async with contextlib.AsyncExitStack() as stack:
-        tunnel: asyncssh.SSHClientConnection | None = None
+        way: _Way = Door()
         for hop in (*settings.jumps, settings):
             witness = _Witness()
             try:
-                tunnel = await _connect(host.name, hop, tunnel, witness)
+                way = connection = await _connect(host.name, hop, way, witness)
             except HostKeyRefused:
                 if witness.refused is None:
                     raise
@@ -74,24 +80,35 @@ async def untrusted_key(host: Host) -> HostKey | None:
                 if hop is not settings:
                     raise
                 return None  # its key was accepted before it refused ours
-            stack.callback(tunnel.close)
+            stack.callback(connection.close)
     return None
 
 
-async def connect(host: Host) -> Connection:
-    """Connect to a host, past its jumps, and be let in.
+async def connect(host: Host, door: Door) -> Connection:
+    """Connect to a host, past its jumps, and be let in; `door` is that of its first hop.
 
     HostKeyRefused, AuthRefused, or Unreachable; each says what a person can do.
     """
     settings = await resolve(host)
     stack = contextlib.AsyncExitStack()
+    hops: list[asyncssh.SSHClientConnection] = []
     try:
-        tunnel = await _through_jumps(host.name, settings, stack)
-        connection = await _connect(host.name, settings, tunnel)
+        for hop in (*settings.jumps, settings):
+            hops.append(await _connect(host.name, hop, hops[-1] if hops else door))
+            if hop is not settings:
+                stack.callback(hops[-1].close)
     except BaseException:
         await stack.aclose()
         raise
-    return _SshConnection(host.name, settings, connection, stack)
+    made = _SshConnection(host.name, settings, hops[-1], stack)
+    first = (settings.jumps or (settings,))[0]
+    if first.proxy_command is None:
+        made.leave_when_stuck(hops[0], door, first)
+    return made
+
+
+_Way = asyncssh.SSHClientConnection | Door
+"""Past a hop that is connected, or straight."""
 
 
 # --- connections ---------------------------------------------------------------------------------
@@ -107,6 +124,37 @@ class _SshConnection:
     ) -> None:
         self._host, self._settings = host, settings
         self._connection, self._stack = connection, stack
+        self._leaving: asyncio.Task[None] | None = None
+
+    def leave_when_stuck(
+        self, first: asyncssh.SSHClientConnection, door: Door, settings: SshSettings
+    ) -> None:
+        """Give it up once its first hop answers a new connection while this one still waits.
+
+        Behind a cut of ten seconds a connection waits ten more before the kernel tries again.
+        """
+        leaving = self._leave_when_stuck(first, door, settings)
+        self._leaving = asyncio.create_task(leaving, name=f"way {self._host}")
+
+    async def _leave_when_stuck(
+        self, first: asyncssh.SSHClientConnection, door: Door, settings: SshSettings
+    ) -> None:
+        lively = False
+        while self.alive:
+            await asyncio.sleep(STUCK_LOOK_S)
+            wire = Wire.of(first.get_extra_info("socket"))
+            if wire is None:
+                return
+            if wire.retransmits >= STUCK_RETRANSMITS:
+                await door.answers(settings.hostname, settings.port)
+                await asyncio.sleep(STUCK_GRACE_S)
+                wire = Wire.of(first.get_extra_info("socket"))
+                if wire is None or wire.silent_s >= STUCK_GRACE_S:
+                    first.abort()
+            elif lively and wire.silent_s >= STUCK_LOOK_S:
+                # Has it nothing to say, or does nothing come through? The far kernel answers this.
+                first.send_debug("")
+            lively = wire is not None and wire.silent_s < STUCK_LOOK_S
 
     @property
     def alive(self) -> bool:
@@ -126,6 +174,8 @@ class _SshConnection:
         return _SshChannel(child, target)
 
     async def close(self) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
         self._connection.close()
         try:
             async with asyncio.timeout(_CLOSE_WITHIN_S):
@@ -135,21 +185,10 @@ class _SshConnection:
         await self._stack.aclose()
 
 
-async def _through_jumps(
-    name: str, settings: SshSettings, stack: contextlib.AsyncExitStack
-) -> asyncssh.SSHClientConnection | None:
-    """The last jump of the chain, connected; `stack` ends all of them."""
-    tunnel: asyncssh.SSHClientConnection | None = None
-    for jump in settings.jumps:
-        tunnel = await _connect(name, jump, tunnel)
-        stack.callback(tunnel.close)
-    return tunnel
-
-
 async def _connect(
     name: str,
     settings: SshSettings,
-    tunnel: asyncssh.SSHClientConnection | None,
+    way: _Way,
     witness: "_Witness | None" = None,
 ) -> asyncssh.SSHClientConnection:
     keys, complaints = _keys(settings)
@@ -158,12 +197,14 @@ async def _connect(
     agent = settings.agent if not settings.identities_only or keys.identities else None
     with _translated(name, settings, witness, trusted, complaints):
         async with asyncio.timeout(CONNECT_WITHIN_S):
+            door = way if isinstance(way, Door) and settings.proxy_command is None else None
             connection, _ = await asyncssh.create_connection(
                 lambda: witness,
                 settings.hostname,
                 settings.port,
                 username=settings.user,
-                tunnel=tunnel,
+                sock=await door.open(settings.hostname, settings.port) if door else None,
+                tunnel=None if isinstance(way, Door) else way,
                 proxy_command=_proxy(settings),
                 config=None,
                 known_hosts=trusted,

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import subprocess
 
+NOBODY = "lladdr 02:00:00:00:00:01 nud permanent"
+
 
 class Cable:
     """Named NAME on the machine and NAMEi in the namespace of process PID."""
 
     def __init__(self, name: str, pid: int) -> None:
         """Plug it in and give both ends an address; raises CalledProcessError."""
-        self.inner = f"{name}i"
+        self.outer, self.inner = name, f"{name}i"
         self.is_cut = False
         self._pid = pid
         subnet = _free_subnet()
         self.address = f"{subnet}.2"
         """of the host, as the machine reaches it"""
+        self._machine = f"{subnet}.1"
         for line in (
             f"link add {name} type veth peer name {self.inner} netns {pid}",
             f"addr add {subnet}.1/30 dev {name}",
@@ -30,13 +33,17 @@ class Cable:
 
     def cut(self) -> None:
         """Let packets vanish both ways without a word."""
-        # The inner end goes down: the machine keeps its route, so no packet takes another way.
-        self._inside(f"link set {self.inner} down")
+        # An end that is down would be told to its own kernel, which then tries again at once when
+        # it is up; a far end of another Ethernet address is told to nobody, as on a real way.
+        _ip(f"neigh replace {self.address} {NOBODY} dev {self.outer}".split())
+        self._inside(f"neigh replace {self._machine} {NOBODY} dev {self.inner}")
         self.is_cut = True
 
     def restore(self) -> None:
         """Let packets through again."""
-        self._inside(f"link set {self.inner} up")
+        if self.is_cut:
+            _ip(f"neigh del {self.address} dev {self.outer}".split())
+            self._inside(f"neigh del {self._machine} dev {self.inner}")
         self.is_cut = False
 
     def _inside(self, line: str) -> None:

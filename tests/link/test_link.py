@@ -150,6 +150,19 @@ async def test_it_reconnects_with_growing_patience(there: FakeTarget, link: Link
     assert link.problem is None
 
 
+async def test_a_host_that_comes_back_is_met_at_once(there: FakeTarget, link: Link) -> None:
+    """However long the back-off has grown, it ends when the transport sees the host again."""
+    there.transport.problem = Unreachable("no route", target="ct200")
+    with pytest.raises(Unreachable):
+        await link.start()
+    await there.clock.advance(120)
+    there.transport.problem = None
+    await settle()
+    assert link.state is UNREACHABLE
+    there.transport.back.set()
+    await until(lambda: link.state is CONNECTED)
+
+
 async def test_first_attempt_that_fails(there: FakeTarget, link: Link) -> None:
     """`start` says why the first attempt failed, and the link comes up by itself later."""
     there.transport.problem = Unreachable("no route", target="ct200")
