@@ -5,16 +5,16 @@ So one piece of code copies both ways. A source that changes meanwhile is refuse
 """
 
 import asyncio
+import hashlib
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.probe import copying as here
-from orchestrator.probe import reading
 from orchestrator.probe.errors import OpError
-from orchestrator.probe.frames import unpack
 
 PIECE_BYTES = 1 << 20
 PIECES_AT_ONCE = 4
@@ -22,31 +22,36 @@ FILES_AT_ONCE = 4
 _WITHIN_S = 120.0
 
 Entry = Mapping[str, Any]
+Digest = Any
+"""What `hashlib.sha256()` gives; its type has no public name."""
 
 
 class End(Protocol):
-    """One end of a copy: the ops of probe/copying.py, and `read`."""
+    """One end of a copy: the ops of probe/copying.py."""
 
-    async def call(self, op: str, *, timeout_s: float, **args: Any) -> Any:
-        """The op's value; OrchError where it fails."""
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """The op's value; OrchError where it fails. `raw` becomes its `data`."""
         ...
 
 
 class Here:
     """This machine as an end."""
 
-    async def call(self, op: str, *, timeout_s: float, **args: Any) -> Any:
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
         """Do the op in a thread."""
         del timeout_s
+        if raw is not None:
+            args["data"] = raw
         try:
-            return await asyncio.to_thread(_OPS[op], args, lambda _: None)
+            return await asyncio.to_thread(here.OPS[op], args, lambda _: None)
         except OpError as error:
             raise OrchError(error.message, remedy=error.remedy) from error
         except OSError as error:
             raise OrchError(f"{args.get('path')}: {error.strerror or error}.") from error
-
-
-_OPS = {**here.OPS, **reading.OPS}
 
 
 @dataclass(slots=True)
@@ -158,26 +163,42 @@ async def _file(source: End, path: str, to: End, place: str, entry: Entry, copie
     size = int(entry["size"])
     there = await _call(to, "copy_look", path=place)
     copied.files += 1
-    whole = await _call(source, "copy_digest", path=path, size=size)
-    if there["kind"] == here.FILE and there["size"] == size:
-        same = await _call(to, "copy_digest", path=place, size=size)
-        if same["sha256"] == whole["sha256"] and there["mode"] == entry["mode"]:
-            copied.unchanged += 1
-            copied.add(found=size)
-            return
-    begin = await _begin(source, path, to, place, min(int(there["part_bytes"]), size))
+    if await _is_there(source, path, to, place, there, entry):
+        copied.unchanged += 1
+        copied.add(found=size)
+        return
+    begin, digest = await _begin(source, path, to, place, min(int(there["part_bytes"]), size))
     copied.add(found=begin)
-    await _send(source, path, to, place, range(begin, size, PIECE_BYTES), size, copied)
-    digest = whole["sha256"]
-    await _call(to, "copy_commit", path=place, size=size, sha256=digest, mode=entry["mode"])
+    await _send(source, path, to, place, range(begin, size, PIECE_BYTES), size, digest, copied)
+    sha256 = digest.hexdigest()
+    now = await _call(source, "copy_look", path=path)
+    if now["stamp"] != entry["stamp"]:
+        # A log that grew is still what it was up to here.
+        again = await _call(source, "copy_digest", path=path, size=size)
+        if again["sha256"] != sha256:
+            raise OrchError(f"{path} changed while it was copied.", remedy="Copy it again.")
+    await _call(to, "copy_commit", path=place, size=size, sha256=sha256, mode=entry["mode"])
 
 
-async def _begin(source: End, path: str, to: End, place: str, size: int) -> int:
-    """How much of an earlier part is what we would send; what is behind that is cut off.
+async def _is_there(
+    source: End, path: str, to: End, place: str, there: Entry, entry: Entry
+) -> bool:
+    """Whether the destination is the file already; both are read where size and mode say so."""
+    size = entry["size"]
+    if (there["kind"], there["size"], there["mode"]) != (here.FILE, size, entry["mode"]):
+        return False
+    mine, theirs = await asyncio.gather(
+        _call(source, "copy_digest", path=path, size=size),
+        _call(to, "copy_digest", path=place, size=size),
+    )
+    return bool(mine == theirs)
+
+
+async def _begin(source: End, path: str, to: End, place: str, size: int) -> tuple[int, Digest]:
+    """How much of an earlier part is what we would send, and its digest; the rest is cut off.
 
     The newest pieces of a copy that was cut may be there with a hole before them.
     """
-    begin = 0
     for kept in (size, size - PIECES_AT_ONCE * PIECE_BYTES):
         if kept <= 0:
             break
@@ -186,38 +207,58 @@ async def _begin(source: End, path: str, to: End, place: str, size: int) -> int:
             _call(to, "copy_digest", path=place, size=kept, part=True),
         )
         if mine == theirs:
-            begin = kept
-            break
-    await _call(to, "copy_write", path=place, offset=begin, data="", cut=True)
-    return begin
+            await _call(to, "copy_write", path=place, offset=kept, raw=b"", cut=True)
+            near = path if isinstance(source, Here) else here.part_of(place)
+            return kept, await asyncio.to_thread(_digest_of, near, kept)
+    if size:
+        await _call(to, "copy_write", path=place, offset=0, raw=b"", cut=True)
+    return 0, hashlib.sha256()
+
+
+def _digest_of(path: str, size: int) -> Digest:
+    """Of the first bytes of a file of this machine."""
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while size > 0 and (chunk := file.read(min(size, PIECE_BYTES))):
+            digest.update(chunk)
+            size -= len(chunk)
+    return digest
 
 
 async def _send(
-    source: End, path: str, to: End, place: str, offsets: range, size: int, copied: Copied
+    source: End,
+    path: str,
+    to: End,
+    place: str,
+    offsets: range,
+    size: int,
+    digest: Digest,
+    copied: Copied,
 ) -> None:
-    """Pieces from their first to their last, a few under way at a time."""
-    waiting: list[asyncio.Task[str]] = []
+    """Pieces from their first to their last, a few under way at a time; all go into `digest`."""
+    waiting: list[asyncio.Task[bytes]] = []
     ahead = iter(offsets)
 
-    async def piece(offset: int) -> str:
-        part = await _call(source, "read", path=path, offset=offset, size=PIECE_BYTES)
-        wanted = min(PIECE_BYTES, size - offset)
-        if len(unpack(part["data"])) < wanted:
+    async def piece(offset: int) -> bytes:
+        part = await _call(source, "copy_read", path=path, offset=offset, size=PIECE_BYTES)
+        content: bytes = part["data"]
+        if len(content) < min(PIECE_BYTES, size - offset):
             raise OrchError(f"{path} became shorter while it was copied.", remedy="Copy it again.")
-        return str(part["data"])
+        return content[: size - offset]
 
     writes: list[asyncio.Task[Any]] = []
     try:
         for offset in offsets:
             while len(waiting) < PIECES_AT_ONCE and (coming := next(ahead, None)) is not None:
                 waiting.append(asyncio.create_task(piece(coming)))
-            data = await waiting.pop(0)
+            content = await waiting.pop(0)
             if len(writes) == PIECES_AT_ONCE:
                 await writes.pop(0)
             writes.append(
-                asyncio.create_task(_call(to, "copy_write", path=place, offset=offset, data=data))
+                asyncio.create_task(_call(to, "copy_write", path=place, offset=offset, raw=content))
             )
-            copied.add(sent=min(PIECE_BYTES, size - offset))
+            await asyncio.to_thread(digest.update, content)
+            copied.add(sent=len(content))
         await asyncio.gather(*writes)
     finally:
         for task in (*waiting, *writes):

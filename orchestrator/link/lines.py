@@ -3,6 +3,8 @@
 from orchestrator.probe.frames import MAX_FRAME_BYTES, BadFrame
 from orchestrator.transport.base import Channel
 
+_BULK_BYTES = 256 * 1024
+
 
 class Lines:
     """The stdout of a channel, line by line; `num_bytes` counts all that came."""
@@ -27,6 +29,21 @@ class Lines:
                 return None
             self.num_bytes += len(chunk)
             self._buffer += chunk
+        return self._taken(end)
+
+    async def behind(self, size: int) -> bytes:
+        """The `size` bytes that follow the line; fewer where the stream ends."""
+        while len(self._buffer) < size:
+            chunk = await self._channel.read(_BULK_BYTES)
+            if not chunk:
+                break
+            self.num_bytes += len(chunk)
+            self._buffer += chunk
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _taken(self, end: int) -> bytes:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         self._searched = 0

@@ -20,6 +20,7 @@ from orchestrator.probe.frames import (
     Frame,
     decode,
     encode,
+    raw_size,
 )
 from orchestrator.transport.running import printable
 
@@ -160,6 +161,8 @@ class ProbeChannel:
         try:
             while (line := await self._lines.next()) is not None:
                 frame = decode(line)
+                if (size := raw_size(frame)) is not None:
+                    frame["value"] = {**frame["value"], "data": await self._behind(size)}
                 self.seen_at = self._clock.now()
                 self._take(frame)
         except BadFrame as exc:
@@ -170,6 +173,12 @@ class ProbeChannel:
             ) from exc
         tail = self._channel.stderr_tail().strip()
         raise self._lost(f"ended{': ' + tail if tail else ''}")
+
+    async def _behind(self, size: int) -> bytes:
+        content = await self._lines.behind(size)
+        if len(content) < size:
+            raise self._lost("ended in the middle of an answer")
+        return content
 
     def _take(self, frame: Frame) -> None:
         match frame["kind"]:

@@ -41,7 +41,10 @@ OP_MODULES = {
     "adopt_look": "adopting",
     "adopt": "adopting",
     **dict.fromkeys(
-        ("copy_look", "copy_tree", "copy_digest", "copy_write", "copy_commit", "copy_make"),
+        (
+            *("copy_look", "copy_tree", "copy_digest", "copy_read", "copy_write", "copy_commit"),
+            "copy_make",
+        ),
         "copying",
     ),
 }

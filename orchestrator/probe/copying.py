@@ -10,7 +10,7 @@ import stat
 from typing import Any
 
 from .errors import Refused
-from .frames import Frame, unpack
+from .frames import MAX_FRAME_BYTES, Frame
 from .ops import Progress
 
 READ_BYTES = 1 << 20
@@ -32,10 +32,10 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        found: Frame = {"kind": NOTHING, "mode": 0, "size": 0}
+        found: Frame = {"kind": NOTHING, "mode": 0, "size": 0, "stamp": []}
     else:
         found = {"kind": _kind(status.st_mode), "mode": stat.S_IMODE(status.st_mode)}
-        found["size"] = status.st_size
+        found |= {"size": status.st_size, "stamp": _stamp(status)}
     return {**found, "path": os.path.abspath(path), "part_bytes": _size(part_of(path))}
 
 
@@ -66,9 +66,21 @@ def copy_digest(args: Frame, progress: Progress) -> Frame:
     return {"sha256": digest.hexdigest(), "missing": left}
 
 
+def copy_read(args: Frame, _progress: Progress) -> Frame:
+    """Bytes of a file, fewer where it has no more."""
+    left, offset = min(int(args["size"]), MAX_FRAME_BYTES), int(args["offset"])
+    parts = []
+    with open(_path(args), "rb", buffering=0) as file:
+        while left > 0 and (part := os.pread(file.fileno(), left, offset)):
+            parts.append(part)
+            offset += len(part)
+            left -= len(part)
+    return {"data": parts[0] if len(parts) == 1 else b"".join(parts)}
+
+
 def copy_write(args: Frame, _progress: Progress) -> Frame:
     """Bytes into the part of a file; what is behind `offset` goes where `cut` is said."""
-    chunk, offset = unpack(args["data"]), int(args["offset"])
+    chunk, offset = memoryview(args["data"]), int(args["offset"])
     fd = os.open(part_of(_path(args)), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if args.get("cut"):
@@ -136,6 +148,11 @@ def _kind(mode: int) -> str:
     return FOLDER if stat.S_ISDIR(mode) else LINK if stat.S_ISLNK(mode) else OTHER
 
 
+def _stamp(status: os.stat_result) -> list[int]:
+    """What changes when somebody writes into a file."""
+    return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+
+
 def _walk(top: str) -> Any:
     yield top
     for folder, folders, files in os.walk(top):
@@ -151,6 +168,7 @@ def _entry(top: str, path: str) -> dict[str, Any]:
         "kind": _kind(status.st_mode),
         "mode": stat.S_IMODE(status.st_mode),
         "size": status.st_size if stat.S_ISREG(status.st_mode) else 0,
+        "stamp": _stamp(status),
     }
     if entry["kind"] == LINK:
         entry["to"] = os.readlink(path)
@@ -161,6 +179,7 @@ OPS = {
     "copy_look": copy_look,
     "copy_tree": copy_tree,
     "copy_digest": copy_digest,
+    "copy_read": copy_read,
     "copy_write": copy_write,
     "copy_commit": copy_commit,
     "copy_make": copy_make,

@@ -7,7 +7,8 @@ target's clock. Paths are absolute on the target.
 
 Probe to daemon
     hello    v probe python pid boot_id hostname tmux generation time features   first frame, always
-    result   id value | id error{type,message,remedy}       answer to a call
+    result   id value raw | id error{type,message,remedy}       answer to a call; with `raw: N` the
+             N bytes behind the line are the value's `data`
     progress id value                                       news of a call that takes long
     bytes    watch stream offset data t                     new bytes of a followed file
     gap      watch stream offset size reason next           bytes that cannot be had any more
@@ -62,17 +63,19 @@ Ops of a call (args -> value)
     runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
     environment {python, packages, variables, caches} -> {...}
     cache_list  {workdir, env} -> {now:[{kind, path, bytes, files}], saved:[record]}
-    cache_save  {workdir, env, name, how, made_with} -> record and {dropped:[name]}; progress: {bytes}
-    cache_clear {workdir, env, name, how, made_with} -> likewise; record: {name, how, at, bytes,
-             files, kinds, made_with}
+    cache_save  {workdir, env, name, how, made_with} -> {name, how, at, bytes, files, kinds,
+             made_with, dropped:[name]}     progress: {bytes}
+    cache_clear {workdir, env, name, how, made_with} -> likewise
     cache_restore {workdir, env, name} -> {files, bytes, there}     over nothing that is there
     adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
              what: a session, SESSION:WINDOW.PANE, or a PID
     adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
-    copy_look   {path} -> {kind, mode, size, path, part_bytes}   kind file|folder|other|nothing
-    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, to}], more}
+    copy_look   {path} -> {kind, mode, size, stamp, path, part_bytes}     kind: file, folder, other,
+             nothing
+    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, stamp, to}], more}
     copy_digest {path, size, part} -> {sha256, missing}
-    copy_write  {path, offset, data, cut} -> {}      into the part beside the name
+    copy_read   {path, offset, size} -> {data}       raw
+    copy_write  {path, offset, data, cut} -> {}      raw; into the part beside the name
     copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
     copy_make   {path, kind, mode, to} -> {}         a folder or a link
 
@@ -101,8 +104,14 @@ class BadFrame(ValueError):
 
 
 def encode(frame: Frame) -> bytes:
-    """One frame as one line."""
-    return json.dumps(frame, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+    """One frame as one line; `data` of a value that is bytes goes behind the line as it is."""
+    value, behind = frame.get("value"), b""
+    if isinstance(value, dict) and isinstance(value.get("data"), bytes):
+        behind = value["data"]
+        value = {key: item for key, item in value.items() if key != "data"}
+        frame = {**frame, "raw": len(behind), "value": value}
+    line = json.dumps(frame, separators=(",", ":"), ensure_ascii=True).encode()
+    return b"\n".join((line, behind))
 
 
 def decode(line: bytes) -> Frame:

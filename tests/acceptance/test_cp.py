@@ -79,7 +79,7 @@ def test_a_copy_that_was_cut_goes_on(lab: Lab, orch: Orch, tmp_path: Path, inwar
     """Killed half-way, the next copy sends only the rest, and the file is whole."""
     here, there = tmp_path / "big", lab["200"].root / "srv" / "big"
     source, to = (there, here) if inward else (here, there)
-    source.write_bytes(os.urandom(1 << 20) * 96)
+    source.write_bytes(os.urandom(1 << 20) * 256)
     part = to.with_name(".big.orch-part")
     words = ("cp", "ct200:/srv/big", str(here)) if inward else ("cp", str(here), "ct200:/srv/big")
     copying = orch.start(*words)

@@ -1,0 +1,96 @@
+"""Copies whose source changes under them, between two folders of this machine."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.core.errors import OrchError
+from orchestrator.link.copying import PIECE_BYTES, Copied, Here, copy
+
+
+class Disturbed(Here):
+    """An end at which something happens before its Nth read."""
+
+    def __init__(self, at: int, what: Any) -> None:
+        self._left, self._what = at, what
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, and what is to happen before it."""
+        if op == "copy_read":
+            self._left -= 1
+            if self._left == 0:
+                self._what()
+        return await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file of a few pieces and a bit."""
+    path = tmp_path / "source"
+    path.write_bytes(os.urandom(6 * PIECE_BYTES + 17))
+    return path
+
+
+async def test_a_log_that_grows_is_copied_as_far_as_it_was(source: Path, tmp_path: Path) -> None:
+    """A run that writes on does not keep its log from being copied."""
+    was = source.read_bytes()
+
+    def grow() -> None:
+        with source.open("ab") as file:
+            file.write(b"one line more\n")
+
+    await copy(Disturbed(3, grow), str(source), Here(), str(tmp_path / "to"), Copied())
+    assert (tmp_path / "to").read_bytes() == was
+
+
+async def test_a_file_that_is_changed_is_refused_and_not_mixed(
+    source: Path, tmp_path: Path
+) -> None:
+    """What was read already is something else now: nothing gets the file's name."""
+
+    def change() -> None:
+        with source.open("r+b") as file:
+            file.write(b"other")
+
+    with pytest.raises(OrchError, match="changed while it was copied"):
+        await copy(Disturbed(5, change), str(source), Here(), str(tmp_path / "to"), Copied())
+    assert not (tmp_path / "to").exists()
+
+
+async def test_a_file_that_shrinks_is_refused(source: Path, tmp_path: Path) -> None:
+    """What is missing is said, and the part is gone on with by the next copy."""
+    shrink = Disturbed(5, lambda: os.truncate(source, PIECE_BYTES))
+    with pytest.raises(OrchError, match="became shorter"):
+        await copy(shrink, str(source), Here(), str(tmp_path / "to"), Copied())
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kept"), [(0, 0), (PIECE_BYTES - 1, 0), (3 * PIECE_BYTES, PIECE_BYTES)]
+)
+async def test_a_part_is_gone_on_with_only_where_it_is_right(
+    source: Path, tmp_path: Path, wrong: int, kept: int
+) -> None:
+    """A wrong byte among its last pieces costs those, one before them all; never a wrong file."""
+    content = bytearray(source.read_bytes()[: 5 * PIECE_BYTES])
+    content[wrong] ^= 1
+    (tmp_path / ".to.orch-part").write_bytes(content)
+    copied = Copied()
+    await copy(Here(), str(source), Here(), str(tmp_path / "to"), copied)
+    assert (tmp_path / "to").read_bytes() == source.read_bytes()
+    assert copied.sent_bytes == source.stat().st_size - kept
+
+
+async def test_a_right_part_saves_its_bytes(source: Path, tmp_path: Path) -> None:
+    """Only what is not there yet is sent, and the digest is that of the whole."""
+    (tmp_path / ".to.orch-part").write_bytes(source.read_bytes()[: 5 * PIECE_BYTES])
+    copied = Copied()
+    await copy(Here(), str(source), Here(), str(tmp_path / "to"), copied)
+    assert copied.sent_bytes == PIECE_BYTES + 17
+    digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, tmp_path / "to")}
+    assert len(digests) == 1
