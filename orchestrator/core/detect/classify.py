@@ -22,6 +22,7 @@ GENERIC = "python_error"
 _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""
 MAX_TRACEBACK_CHARS = 200_000
+_OF_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MIN_MARGIN = 2
 MIN_STRANGERS = 3
 """Lines of others behind a traceback's header, with no frame among them, that make it mere text."""
@@ -170,6 +171,7 @@ class Classifier:
         if known.id == "dynamo_compile_error" or own is None:
             own = self._user_code(reading.block) or own
         text = _headline(reading, meant)
+        echoed = reading.echoed and not reading.first.prefix.native
         rank = _first_of(meant.rank, reading.rank, _named_rank("\n".join(reading.block.text[-40:])))
         finding = Finding(
             signature=known.id,
@@ -199,8 +201,9 @@ class Classifier:
             finding=finding,
             key=reading.key,
             context=reading.context or _context(reading.block),
-            level="" if reading.echoed and not reading.first.prefix.native else reading.level,
+            level="" if echoed else reading.level,
             block=True,
+            echo=reading.first.prefix.level if echoed else "",
             exit_code=meant.exit_code,
             before=reading.before,
             quoted=_quoted(reading),
@@ -395,7 +398,10 @@ def _truncated(reading: Reading) -> bool:
     if block.headless and block.part.frames and len(block.parts) > 1 and reading.before:
         # A chain's first exception may have had no stack, but not below the rest of one.
         return reading.before[-1][:1] in " \t\u2502\u2570"
-    return block.headless
+    # An error of syntax is printed without a header.
+    return block.headless and not (
+        block.part.exception and block.part.exception.type in _OF_SYNTAX and block.part.frames
+    )
 
 
 def _ends(reading: Reading) -> str | None:

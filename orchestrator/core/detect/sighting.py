@@ -70,6 +70,8 @@ class Sighting:
     """The lines beside it say that it was handled."""
     block: bool = False
     """From a stack; else from a line of its own."""
+    echo: str = ""
+    """The level by which a logger passed on all of its lines, as it does with all that is printed."""
     exit_code: int | None = None
     """From a launcher's table: how the rank named in it ended."""
     before: tuple[str, ...] = ()

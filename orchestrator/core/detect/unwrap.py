@@ -77,7 +77,7 @@ class Unwrapper:
         if not line.text.strip() or line.prefix.width or line.text == held.text:
             return False
         if OPEN_FRAME.search(held.text):
-            return True
+            return not line.text.startswith("    ")
         if frame_of(held.text) is not None and line.text[:1].isspace():
             return False
         if held.text.endswith("}") and line.text.startswith("{"):

@@ -71,6 +71,7 @@ _DEVICE_WORK = frozenset(
         "cublas_cudnn_error",
     ]
 )
+LOUD_LEVELS = ("E", "C")
 _ABORTS = frozenset({-6, 134})
 _KILLED = frozenset({-9, 137})
 _GPU = frozenset(
@@ -117,7 +118,14 @@ class _Court:
     def __init__(self, case: Case, classifier: Classifier) -> None:
         self._case = case
         self._classifier = classifier
-        self._sightings = sorted(case.sightings, key=lambda item: item.finding.line)
+        echoes = {item.echo for item in case.sightings if item.echo}
+        self._sightings = sorted(
+            (
+                replace(item, level="") if item.level in echoes and not item.block else item
+                for item in case.sightings
+            ),
+            key=lambda item: item.finding.line,
+        )
         taken = [(s.finding.line, s.finding.last_line) for s in self._sightings]
         seen: dict[int, Spoken] = {item.number: item for item in case.said}
         for item in case.tail:
@@ -163,9 +171,10 @@ class _Court:
         if not telling:
             return None
         item, sign = telling[-1]
-        if item.level in ("E", "C"):
+        loud = [one for one, _ in telling if one.level in LOUD_LEVELS]
+        if item.level in LOUD_LEVELS and len(loud) <= max(1, len(telling) // 2):
             said = True
-        elif item.level:
+        elif item.level and item.level not in LOUD_LEVELS:
             return None
         else:
             said = _LAST_WORDS.match(item.text) is not None
@@ -278,7 +287,7 @@ class _Court:
             return True
         if item.quoted and alive:
             return True
-        if item.key.startswith("[rank") and item.block and not item.level:
+        if "[rank" in item.key and item.block and not item.level:
             return done or self._life.restarted(last)
         if item.context in ("thread", "child"):
             if _needed(item.finding):

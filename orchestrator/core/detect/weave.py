@@ -27,7 +27,7 @@ MAX_OF_ONE = 32
 """Open blocks, of all and of one speaker."""
 MAX_TWINS = 16
 """Blocks of one speaker that are looked at for a line."""
-_THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?):?\s*$")
+_THREAD = re.compile(r"Exception in thread (?P<name>.{1,120}?)[:^\s]*$")
 _CHILD = re.compile(r"^Process (?P<name>[\w:.-]{1,80}(?:-\d+)*):\s*$")
 _IGNORED = re.compile(
     r"Exception ignored (?:in|on|while|from)|Error in (?:atexit\.|sys\.(?:excepthook|unraisablehook))"
@@ -149,6 +149,8 @@ class Weaver:
             if any(len(lines) > position and lines[position] == text for lines in read):
                 behind = next(item for item in mine if len(item.block.text) == position)
                 return [behind, *(item for item in mine if item is not behind)]
+        if frame_of(text) is not None:  # of a stack without its exception, rather than a message
+            mine.sort(key=_has_exception)
         return mine
 
     def _start(self, line: Line) -> Reading | None:
@@ -230,12 +232,16 @@ def _newest_first(reading: Reading) -> int:
     return -reading.last_number
 
 
+def _has_exception(reading: Reading) -> bool:
+    return reading.block.part.exception is not None
+
+
 def _name_context(reading: Reading, before: list[Line]) -> None:
     """Reads the lines that announce a stack: whose it is, and whether anyone will care."""
     for line in reversed(before):
         text = line.rest
         if thread := _THREAD.search(text):
-            reading.context, reading.thread = "thread", thread["name"].strip()
+            reading.context, reading.thread = "thread", thread["name"].strip(" ^")
         elif child := _CHILD.match(text):
             reading.context, reading.thread = "child", child["name"]
         elif _IGNORED.search(text):

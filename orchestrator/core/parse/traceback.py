@@ -57,7 +57,7 @@ NOTEBOOK_FRAME = re.compile(
 )
 _NOTEBOOK_ARROW = re.compile(r"^-+> ?(?P<line>\d{1,7}) ")
 EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?::(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
+    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?: ?:(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
 )
 _STRONG = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failed|Failure|Failures|Timeout|Abort"
@@ -123,6 +123,8 @@ def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
     if found is None or _PROGRESS_WORD.match(text):
         return None
     name = found["type"]
+    if text[found.end("type") :].startswith(" :") and not SURE.search(name):
+        return None  # only two threads that print at once part a name from its colon
     last = name.split("(", 1)[0].rpartition(".")[2]
     if sure and not (SURE.search(name) and (":" in text or not found["message"])):
         return None
