@@ -13,13 +13,13 @@ from textual.app import App, SuspendNotSupported
 
 from orchestrator.api.messages import RunView
 from orchestrator.core.errors import ApiError, OrchError
-from tui import bridge, keys, words
+from tui import bridge, keys, small_acts, words
 from tui.cells import Cell
 from tui.fleet import LIVE, Fleet, Sight
 from tui.messages import ActionWanted, RunOpened
 from tui.options import Options
 from tui.screens.windows import Activity, AskWhy, Choose, Confirm
-from tui.source import Source, incident_path
+from tui.source import Source
 from tui.text import harmless
 
 Message = dict[str, Any]
@@ -39,6 +39,8 @@ class Acts:
             return
         try:
             await self._perform(wanted, sight)
+        except small_acts.NothingToDo as error:
+            self._refuse(error.message)
         except OrchError as error:
             self._app.notify(harmless(str(error)), severity="error", timeout=20)
 
@@ -51,8 +53,8 @@ class Acts:
                 await self._edit(sight)
             case "shell":
                 self._shell(wanted.target)
-            case "ack":
-                await self._acknowledge(wanted.incident)
+            case "ack" | "silence" | "bundle" | "end":
+                await small_acts.perform(self._app, self._source, wanted, sight.fleet)
             case "stop" | "attach":
                 if run is None:
                     self._refuse("There is no run under the cursor.")
@@ -157,14 +159,6 @@ class Acts:
             body = {"job": job, "release": chosen}
             said = await bridge.in_thread(lambda: self._source.ask("POST", "/v1/rollback", body))
             self._app.notify(f"{job} is at {str(said['current'])[:8]} now.")
-
-    async def _acknowledge(self, incident: str | None) -> None:
-        if incident is None:
-            self._refuse("There is no incident here.")
-            return
-        path = incident_path(incident, "/ack")
-        said = await bridge.in_thread(lambda: self._source.ask("POST", path))
-        self._app.notify(f"{said['id']} is {said['state']}.")
 
     async def _follow(
         self, title: str, path: str, body: Message, *, close_on: str = ""

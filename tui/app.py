@@ -20,6 +20,7 @@ from tui.messages import (
     FrameReceived,
     IncidentOpened,
     LogPlaceWanted,
+    PageWanted,
     RunOpened,
     TopOpened,
 )
@@ -168,6 +169,17 @@ class Dashboard(App[None]):
 
         at = (event.attempt, event.offset)
         self._open(RunScreen(event.run, options=self.options, source=self.source, at=at))
+
+    @on(PageWanted)
+    def _open_page(self, event: PageWanted) -> None:
+        from tui.screens.plots import PlotsScreen
+        from tui.screens.told import ToldScreen
+
+        if event.name == "plots":
+            self._open(PlotsScreen(event.run, options=self.options, source=self.source))
+        else:
+            page = ToldScreen(event.name, event.run, options=self.options, source=self.source)
+            self._open(page)
 
     @on(TopOpened)
     def _open_top(self) -> None:

@@ -195,6 +195,20 @@ def gpu_rows(sight: Sight) -> list[Row]:
     return found
 
 
+def program_at(fleet: Fleet, row: str) -> tuple[str, int, Mapping[str, Any]] | None:
+    """Target, GPU and program of a row of `gpu_rows`, by the row's key; None: there is none."""
+    for target in fleet.targets.values():
+        for gpu in target["gpus"]:
+            for number, program in enumerate(gpu.get("processes") or ()):
+                if row == _row_key(target["name"], gpu, number, program):
+                    return target["name"], int(gpu["index"]), program
+    return None
+
+
+def _row_key(target: str, gpu: Mapping[str, Any], number: int, program: Mapping[str, Any]) -> str:
+    return f"{target} {gpu['index']} {number} {program.get('run') or ''}"
+
+
 def _rows_of_gpu(gpu: Mapping[str, Any], target: str, fleet: Fleet) -> Iterable[Row]:
     """The GPU with the first program on it, then one row for each further program."""
     percent, watts, heat = (
@@ -214,8 +228,7 @@ def _rows_of_gpu(gpu: Mapping[str, Any], target: str, fleet: Fleet) -> Iterable[
     blank = dict.fromkeys(whole, Cell(""))
     programs = gpu.get("processes") or [{}]
     for number, program in enumerate(programs):
-        run = program.get("run") or ""
-        key = f"{target} {gpu['index']} {number} {run}"
+        key = _row_key(target, gpu, number, program)
         yield Row(key, {**(blank if number else whole), **_program_cells(program, fleet)})
 
 

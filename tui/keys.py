@@ -3,12 +3,13 @@
 Bindings, footer, help and command palette are all made from it.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
-PAGES = ("fleet", "run", "incident", "top")
+PAGES = ("fleet", "run", "incident", "top", "told", "plots")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,299 +44,125 @@ _NAMES = {
     "question_mark": "?",
     "slash": "/",
     "colon": ":",
+    "at": "@",
     "ctrl+p": "Ctrl+P",
     "space": "Space",
 }
 
 
-KEYS = (
-    Key(
-        id="open",
-        keys="enter",
-        action="open",
-        label="open",
-        help="Open what the cursor is on: a run, its incident, a target's GPUs.",
-        pages=("fleet", "run", "top"),
-        shown=("fleet", "top"),
-    ),
-    Key(
-        id="back",
-        keys="escape",
-        action="back",
-        label="back",
-        help="Go back; a filter, a search and marks go first.",
-        pages=("run", "incident", "top"),
-        shown=("run", "incident", "top"),
-    ),
-    Key(
-        id="all",
-        keys="escape",
-        action="back",
-        label="all",
-        help="Leave the filter, then the order and the groups.",
-        pages=("fleet",),
-    ),
-    Key(
-        id="filter",
-        keys="slash",
-        action="filter",
-        label="filter",
-        help="Show only runs with these words in them.",
-        pages=("fleet",),
-        shown=("fleet",),
-        types=True,
-    ),
-    Key(
-        id="order",
-        keys="o",
-        action="order",
-        label="order",
-        help="Sort: newest, trouble, longest silent, lowest loss, name.",
-        pages=("fleet",),
-    ),
-    Key(
-        id="group",
-        keys="g",
-        action="group",
-        label="group",
-        help="Put runs under a heading for each target, job or state.",
-        pages=("fleet",),
-    ),
-    Key(
-        id="search",
-        keys="slash",
-        action="search",
-        label="search",
-        help="Search the whole log; a regular expression, small letters match large ones.",
-        pages=("run",),
-        shown=("run",),
-        types=True,
-    ),
-    Key(
-        id="next_match",
-        keys="n",
-        action="search_on(1)",
-        label="next",
-        help="Go to the next match, further down.",
-        pages=("run",),
-    ),
-    Key(
-        id="previous_match",
-        keys="N",
-        action="search_on(-1)",
-        label="previous",
-        help="Go to the match before, further up.",
-        pages=("run",),
-    ),
-    Key(
-        id="finding",
-        keys="f",
-        action="finding",
-        label="finding",
-        help="Go to the place in the log that the incident speaks of.",
-        pages=("run", "incident"),
-        shown=("incident",),
-    ),
-    Key(
-        id="pause",
-        keys="space",
-        action="pause",
-        label="pause",
-        help="Stop following the log, or follow it again.",
-        pages=("run",),
-        shown=("run",),
-    ),
-    Key(
-        id="wrap",
-        keys="w",
-        action="wrap",
-        label="wrap",
-        help="Wrap long lines, or cut them and look sideways with Left and Right.",
-        pages=("run",),
-    ),
-    Key(
-        id="rank",
-        keys="R",
-        action="rank",
-        label="rank",
-        help="Show one rank after the other, then all again.",
-        pages=("run",),
-    ),
-    Key(
-        id="level",
-        keys="l",
-        action="level",
-        label="level",
-        help="Show all lines, then warnings and errors, then errors.",
-        pages=("run",),
-    ),
-    Key(
-        id="metrics",
-        keys="m",
-        action="metrics",
-        label="metrics",
-        help="Show or hide the plots: loss, speed, gradient norm.",
-        pages=("run",),
-    ),
-    Key(
-        id="copy",
-        keys="y",
-        action="copy",
-        label="copy",
-        help="Copy the lines on the screen to the clipboard, through the terminal.",
-        pages=("run", "incident"),
-    ),
-    Key(
-        id="save",
-        keys="W",
-        action="save",
-        label="save",
-        help="Save the whole log as a file in the folder the dashboard was started in.",
-        pages=("run",),
-    ),
-    Key(
-        id="incident",
-        keys="i",
-        action="incident",
-        label="incident",
-        help="Open the run's incident: what died, where, why, what to do.",
-        pages=("fleet", "run"),
-        shown=("run",),
-    ),
-    Key(
-        id="deploy",
-        keys="d",
-        action="act('deploy')",
-        label="deploy",
-        help="Ship the job's package; shows the plan and asks.",
-        pages=("fleet", "run", "incident"),
-        changes=True,
-        asks=True,
-        shown=("fleet",),
-    ),
-    Key(
-        id="run",
-        keys="r",
-        action="act('run')",
-        label="run",
-        help="Launch the job; asks why.",
-        pages=("fleet", "run", "incident"),
-        changes=True,
-        asks=True,
-        shown=("fleet", "incident"),
-    ),
-    Key(
-        id="stop",
-        keys="s",
-        action="act('stop')",
-        label="stop",
-        help="Stop the run; asks.",
-        pages=("fleet", "run", "incident"),
-        changes=True,
-        asks=True,
-        shown=("fleet", "run"),
-    ),
-    Key(
-        id="rollback",
-        keys="B",
-        action="act('rollback')",
-        label="roll back",
-        help="Make an earlier release the current one; asks which.",
-        pages=("fleet", "run"),
-        changes=True,
-        asks=True,
-    ),
-    Key(
-        id="ack",
-        keys="A",
-        action="act('ack')",
-        label="ack",
-        help="Say that somebody cares about the incident.",
-        pages=("fleet", "run", "incident"),
-        changes=True,
-        shown=("incident",),
-    ),
-    Key(
-        id="attach",
-        keys="a",
-        action="act('attach')",
-        label="attach",
-        help="Land in the run's tmux session; detaching (Ctrl+B d) comes back here.",
-        pages=("fleet", "run", "incident"),
-        changes=True,
-        shown=("fleet", "run"),
-    ),
-    Key(
-        id="shell",
-        keys="x",
-        action="act('shell')",
-        label="shell",
-        help="A shell on the target; leaving it comes back here.",
-        pages=("fleet", "run", "incident", "top"),
-        changes=True,
-        shown=("top",),
-    ),
-    Key(
-        id="edit",
-        keys="e",
-        action="act('edit')",
-        label="edit inventory",
-        help="Open the inventory in $VISUAL or $EDITOR.",
-        pages=("app",),
-        changes=True,
-    ),
-    Key(
-        id="start_daemon",
-        keys="S",
-        action="act('start_daemon')",
-        label="start daemon",
-        help="Start the daemon, where none answers.",
-        pages=("app",),
-        changes=True,
-    ),
-    Key(
-        id="top",
-        keys="t",
-        action="top",
-        label="GPUs",
-        help="The GPUs of the fleet, and what holds them.",
-        pages=("fleet", "run", "incident"),
-    ),
-    Key(
-        id="theme",
-        keys="T",
-        action="theme",
-        label="theme",
-        help="Dark, light, or no colours.",
-        pages=("app",),
-    ),
-    Key(
-        id="palette",
-        keys="ctrl+p,colon",
-        action="command_palette",
-        label="commands",
-        help="Find anything that can be done, by its name.",
-        pages=("app",),
-    ),
-    Key(
-        id="help",
-        keys="question_mark",
-        action="help",
-        label="help",
-        help="Show this list.",
-        pages=("app",),
-        shown=("app",),
-    ),
-    Key(
-        id="quit",
-        keys="q",
-        action="quit",
-        label="quit",
-        help="Leave the dashboard; runs and the daemon go on.",
-        pages=("app",),
-        shown=("app",),
-    ),
-)
+_TABLE = """
+open            enter          open                 open            fleet* run top*
+    Open what the cursor is on: a run, its incident, a target's GPUs.
+back            escape         back                 back            run* incident* top* told* plots*
+    Go back; a filter, a search and marks go first.
+all             escape         back                 all             fleet
+    Leave the filter, then the order and the groups.
+filter          slash          filter               filter          fleet*  /
+    Show only runs with these words in them.
+order           o              order                order           fleet
+    Sort: newest, trouble, longest silent, lowest loss, name.
+group           g              group                group           fleet
+    Put runs under a heading for each target, job or state.
+search          slash          search               search          run*  /
+    Search the whole log; a regular expression, small letters match large ones.
+next_match      n              search_on(1)         next            run
+    Go to the next match, further down.
+previous_match  N              search_on(-1)        previous        run
+    Go to the match before, further up.
+jump            at             jump                 jump to time    run  /
+    Go to a time in the log: 14:30, or 10m for ten minutes ago.
+finding         f              finding              finding         run incident*
+    Go to the place in the log that the incident speaks of.
+pause           space          pause                pause           run*
+    Stop following the log, or follow it again.
+wrap            w              wrap                 wrap            run
+    Wrap long lines, or cut them and look sideways with Left and Right.
+rank            R              rank                 rank            run
+    Show one rank after the other, then all again.
+level           l              level                level           run
+    Show all lines, then warnings and errors, then errors.
+metrics         m              metrics              metrics         run
+    Show or hide the plots: loss, speed, gradient norm.
+plots           M              page('plots')        plots           run
+    Plots on a screen of their own: any metric, the GPUs, beside another run.
+toggle          enter,space    open                 show or hide    plots*
+    Show the metric under the cursor, or leave it out.
+log_axis        L              log_axis             log axis        plots*
+    Tell the metric under the cursor on a logarithmic axis, or not.
+compare         c              compare              compare         plots*
+    Draw another run of the job beside this one; asks which.
+history         h              page('history')      history         run* incident
+    What happened to the run: deploys, attempts, phases, findings, who asked for what.
+environment     v              page('environment')  environment     run
+    What the run found around it: packages, drivers, caches, its configuration.
+changes         D              page('changes')      what changed    run incident
+    What is different since the last good run of the job.
+copy            y              copy                 copy            run incident told*
+    Copy the lines on the screen to the clipboard, through the terminal.
+save            W              save                 save            run
+    Save the whole log as a file in the folder the dashboard was started in.
+bundle          b              act('bundle')        bundle          run incident
+    Save all about the run as one archive, secrets removed, in the same folder.
+incident        i              incident             incident        fleet run*
+    Open the run's incident: what died, where, why, what to do.
+deploy          d              act('deploy')        deploy          fleet* run incident  !?
+    Ship the job's package; shows the plan and asks.
+run             r              act('run')           run             fleet* run incident*  !?
+    Launch the job; asks why.
+stop            s              act('stop')          stop            fleet* run* incident  !?
+    Stop the run; asks.
+rollback        B              act('rollback')      roll back       fleet run  !?
+    Make an earlier release the current one; asks which.
+ack             A              act('ack')           ack             fleet run incident*  !
+    Say that somebody cares about the incident.
+silence         Z              act('silence')       silence         fleet run incident  !?
+    Keep alerts like this one back for a while; asks which and how long.
+attach          a              act('attach')        attach          fleet* run* incident  !
+    Land in the run's tmux session; detaching (Ctrl+B d) comes back here.
+shell           x              act('shell')         shell           fleet run incident top*  !
+    A shell on the target; leaving it comes back here.
+end             K              act('end')           end program     top*  !?
+    End the program under the cursor, which holds GPU memory; asks.
+edit            e              act('edit')          edit inventory  app  !
+    Open the inventory in $VISUAL or $EDITOR.
+start_daemon    S              act('start_daemon')  start daemon    app  !
+    Start the daemon, where none answers.
+top             t              top                  GPUs            fleet run incident
+    The GPUs of the fleet, and what holds them.
+theme           T              theme                theme           app
+    Dark, light, or no colours.
+palette         ctrl+p,colon   command_palette      commands        app
+    Find anything that can be done, by its name.
+help            question_mark  help                 help            app*
+    Show this list.
+quit            q              quit                 quit            app*
+    Leave the dashboard; runs and the daemon go on.
+"""
+"""Two lines a key: id, keys, action, label, pages (a star: in the footer there), then `!` where it
+changes something, `?` where it asks first, `/` where it opens a line to type into; its help."""
+
+
+def _read(table: str) -> Iterator[Key]:
+    lines = table.strip().splitlines()
+    for facts, told in zip(lines[::2], lines[1::2], strict=True):
+        name, pressed, action, label, pages, *rest = re.split(r"  +", facts)
+        flags = "".join(rest)
+        where = pages.split(" ")
+        yield Key(
+            id=name,
+            keys=pressed,
+            action=action,
+            label=label,
+            help=told.strip(),
+            pages=tuple(page.rstrip("*") for page in where),
+            shown=tuple(page.rstrip("*") for page in where if page.endswith("*")),
+            changes="!" in flags,
+            asks="?" in flags,
+            types="/" in flags,
+        )
+
+
+KEYS = tuple(_read(_TABLE))
 
 
 def at(page: str) -> Iterator[Key]:

@@ -55,3 +55,13 @@ class ActionWanted(Message):
     run: str | None = None
     target: str | None = None
     incident: str | None = None
+    program: str | None = None
+    """A row of the GPUs' table."""
+
+
+@dataclass
+class PageWanted(Message):
+    """Somebody wants to read more about a run; `name` is `plots` or a subject of `told`."""
+
+    name: str
+    run: str

@@ -84,6 +84,17 @@ class ReplaySource:
         del body
         yield from self._newest("stream", path)["messages"]
 
+    def offset_at(self, run: str, at: float) -> tuple[int, int]:
+        """By when the replay says that it was written."""
+        before = [
+            line for line in self._past("log") if line["run"] == run and self._now + line["t"] < at
+        ]
+        return 1, sum(len(line["text"].encode()) for line in before)
+
+    def archive(self, run: str) -> tuple[Message, bytes]:
+        """There is none."""
+        raise ApiError(f"A replay has no bundle of {run}.", exit_code=1)
+
     def search(
         self, run: str, *, attempt: int | None, words: str, way: str, offset: int
     ) -> Iterator[Progress]:

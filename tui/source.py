@@ -20,6 +20,7 @@ Message = dict[str, Any]
 Query = Mapping[str, str | int | float | None]
 
 RECONNECT_S = 0.5
+BUNDLE_WITHIN_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,14 @@ class Source(Protocol):
 
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of a run's log."""
+        ...
+
+    def offset_at(self, run: str, at: float) -> tuple[int, int]:
+        """Attempt and offset of what a run wrote at a unix time or next."""
+        ...
+
+    def archive(self, run: str) -> tuple[Message, bytes]:
+        """A run's bundle, and what is said of it."""
         ...
 
     def search(
@@ -107,6 +116,15 @@ class LiveSource:
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of a run's log."""
         return self._client().log(run, attempt=attempt, offset=offset, size=size)
+
+    def offset_at(self, run: str, at: float) -> tuple[int, int]:
+        """As the daemon noted when it saw the bytes."""
+        part = self._client().log(run, since=at, size=1)
+        return part.attempt, part.offset
+
+    def archive(self, run: str) -> tuple[Message, bytes]:
+        """Made by the daemon."""
+        return self._client().archive(run_path(run, "/bundle"), timeout_s=BUNDLE_WITHIN_S)
 
     def search(
         self, run: str, *, attempt: int | None, words: str, way: str, offset: int

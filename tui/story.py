@@ -74,8 +74,7 @@ def _like(incident: IncidentView, fleet: Fleet | None, now: float) -> Paragraph:
     """What it is the same as, and what was tried in the runs that crashed alike."""
     lines = []
     if incident["same_as"]:
-        words = f"same as {text.harmless(incident['same_as'])}: what was changed is not a fix"
-        lines.append(Cell(words, "warn"))
+        lines.append(Cell(f"same as {run_name(incident['same_as'])}: not a fix", "warn"))
     alike = _alike(incident, fleet) if fleet else []
     for other in alike[:MAX_TRIED]:
         run = fleet.runs.get(other["run"]) if fleet else None
@@ -158,10 +157,15 @@ def incident_lines(incident: IncidentView, now: float) -> list[Cell]:
     if place := place_text(finding):
         lines.append(Cell(place, "plain"))
     if incident["same_as"]:
-        lines.append(Cell(f"same as {text.harmless(incident['same_as'])}: not a fix", "warn"))
+        lines.append(Cell(f"same as {run_name(incident['same_as'])}: not a fix", "warn"))
     if steps := finding.get("next_steps"):
         lines.append(Cell(f"next: {text.harmless(str(steps[0]))}", "strong"))
     return lines
+
+
+def run_name(run_id: str) -> str:
+    """`run 1` for dflash-1, as the alert and the command line say it."""
+    return text.harmless(f"run {run_id.rpartition('-')[2]}")
 
 
 def raised_text(finding: Mapping[str, Any]) -> str:

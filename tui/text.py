@@ -85,6 +85,11 @@ def number(value: object) -> str:
     return f"{value:,}".replace(",", " ") if isinstance(value, int) else f"{value:.4g}"
 
 
+def figure(value: float) -> str:
+    """A value of a metric: `2.694`, `10.3k`, `1.89e-05`."""
+    return short_number(value) if abs(value) >= 1e4 else f"{value:.4g}"
+
+
 def short_number(value: float) -> str:
     """A speed in five characters or so: `1.5`, `812`, `10.5k`, `1.2M`."""
     for unit_size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

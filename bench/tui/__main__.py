@@ -1,10 +1,13 @@
-"""The dashboard in a terminal of its own, measured from outside.
+"""The dashboard in a terminal of its own before a daemon that serves, measured from outside.
 
-    python -m bench.tui [--seconds 30] [--size 120x40] [--log-gigabytes 5]
+    python -m bench.tui [--seconds 30] [--minutes 5] [--size 120x40] [--log-gigabytes 5]
 
 First paint: from the start of Python to the newest run on the screen (ten starts). Key to paint:
 200 runs, all live ones changing ten times a second; a key is written to the terminal, and the clock
-stops when the cursor's mark comes back. CPU and memory are the program's own over that time.
+stops when the cursor's mark comes back. CPU and memory are the program's own over that time; memory
+is looked at for some minutes more, and its growth is that of the second half of them. Start-up of
+`orch status` is told as a ratio to `python -c pass`, as is that of
+peers that are in PATH.
 """
 
 import argparse
@@ -13,8 +16,10 @@ import os
 import pty
 import re
 import select
+import shutil
 import statistics
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +31,7 @@ from termios import TIOCSWINSZ
 
 import psutil
 
-from bench.tui import big_log
-from tests.tui import situations
+from bench.tui import big_log, busy
 
 STARTS = 10
 UPDATES_PER_S = 10
@@ -85,74 +89,93 @@ class Terminal:
 
 
 @contextmanager
-def dashboard(replay: Path, columns: int, lines: int) -> Iterator[Terminal]:
-    """The dashboard with a replay."""
-    terminal = Terminal([sys.executable, "-m", "tui", "--replay", str(replay)], columns, lines)
+def dashboard(inventory: Path, columns: int, lines: int) -> Iterator[Terminal]:
+    """The dashboard of that inventory's daemon."""
+    terminal = Terminal([sys.executable, "-m", "tui", "--config", str(inventory)], columns, lines)
     try:
         yield terminal
     finally:
         terminal.end()
 
 
-def busy_replay(folder: Path, seconds: int) -> Path:
-    """200 runs, of which the 20 live ones change ten times a second."""
-    lines = situations.SITUATIONS["200-runs"]()
-    whole = lines[-1]["snapshot"]
-    live = [run for run in whole["runs"] if run["state"] == "running"]
-    for tick in range(1, (seconds + 30) * UPDATES_PER_S):
-        t = tick / UPDATES_PER_S
-        runs = [
-            {**run, "step": run["step"] + tick, "loss": 2 + 1 / tick, "output_at": whole["at"] + t}
-            for run in live
-        ]
-        lines.append(situations.change(t, runs=runs))
-    path = folder / "busy.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def first_paints(folder: Path, columns: int, lines: int) -> list[float]:
+def first_paints(inventory: Path, columns: int, lines: int) -> list[float]:
     """Milliseconds from the start of Python to the newest run on the screen."""
-    replay = situations.write("healthy", folder)
     found = []
     for _ in range(STARTS):
-        with dashboard(replay, columns, lines) as terminal:
-            found.append((terminal.until(b"dflash-3") - terminal.began) * 1000)
+        with dashboard(inventory, columns, lines) as terminal:
+            found.append((terminal.until(busy.NEWEST.encode()) - terminal.began) * 1000)
             terminal.drain(0.3)
     return found
 
 
-def keys_to_paint(folder: Path, seconds: int, columns: int, lines: int) -> dict[str, float]:
-    """Percentiles in milliseconds, CPU in cores, memory in MiB, bytes a second."""
-    with dashboard(busy_replay(folder, seconds), columns, lines) as terminal:
-        terminal.until(MARK)
-        terminal.type(b"\x1b[F")  # End: among runs that have ended, and do not change
-        terminal.drain(3.0)
-        program = psutil.Process(terminal.pid)
-        cpu, memory = sum(program.cpu_times()[:2]), program.memory_info().rss
-        began, received, times = time.perf_counter(), terminal.received, []
-        up = True
-        while time.perf_counter() - began < seconds:
-            pressed = terminal.type(b"\x1b[A" if up else b"\x1b[B")
-            times.append((terminal.until(MARK) - pressed) * 1000)
-            terminal.drain(0.13)  # no multiple of the time between two updates
-            up = not up
-        took = time.perf_counter() - began
-        return {
-            "keys": len(times),
-            "key_to_paint_p50_ms": statistics.median(times),
-            "key_to_paint_p95_ms": statistics.quantiles(times, n=20)[-1],
-            "cpu_cores": (sum(program.cpu_times()[:2]) - cpu) / took,
-            "memory_mib": program.memory_info().rss / 2**20,
-            "memory_growth_kib_per_min": (program.memory_info().rss - memory) / 1024 / took * 60,
-            "bytes_per_s": (terminal.received - received) / took,
-        }
+def keys_to_paint(terminal: Terminal, seconds: int) -> dict[str, float]:
+    """Percentiles in milliseconds, CPU in cores, bytes a second."""
+    terminal.until(MARK)
+    terminal.type(b"\x1b[F")  # End: among runs that have ended, and do not change
+    terminal.drain(3.0)
+    program = psutil.Process(terminal.pid)
+    cpu, received = sum(program.cpu_times()[:2]), terminal.received
+    began, times, up = time.perf_counter(), [], True
+    while time.perf_counter() - began < seconds:
+        pressed = terminal.type(b"\x1b[A" if up else b"\x1b[B")
+        times.append((terminal.until(MARK) - pressed) * 1000)
+        terminal.drain(0.13)  # no multiple of the time between two updates
+        up = not up
+    took = time.perf_counter() - began
+    return {
+        "keys": len(times),
+        "key_to_paint_p50_ms": statistics.median(times),
+        "key_to_paint_p95_ms": statistics.quantiles(times, n=20)[-1],
+        "cpu_cores": (sum(program.cpu_times()[:2]) - cpu) / took,
+        "bytes_per_s": (terminal.received - received) / took,
+    }
+
+
+def memory(terminal: Terminal, minutes: float) -> dict[str, float]:
+    """MiB at the end, and KiB a minute over the second half of the time."""
+    program, seen = psutil.Process(terminal.pid), []
+    for _ in range(max(int(minutes * 6), 2)):
+        terminal.drain(10.0)
+        seen.append(program.memory_info().rss / 1024)
+    half = len(seen) // 2
+    return {
+        "memory_mib": seen[-1] / 1024,
+        "memory_growth_kib_per_min": (seen[-1] - seen[half]) / (len(seen) - 1 - half) * 6,
+        "memory_minutes": minutes,
+    }
+
+
+def starts() -> dict[str, float]:
+    """Start-up of programs as a ratio to that of `python -c pass`; those that are installed."""
+    pass_s = _best([sys.executable, "-c", "pass"])
+    found = {"python_pass_ms": pass_s * 1000}
+    for name in ("pyinfra", "ansible"):
+        if program := shutil.which(name):
+            found[f"{name}_version_ratio"] = _best([program, "--version"]) / pass_s
+    return found
+
+
+def status_ratio(inventory: Path) -> float:
+    """`orch status` before a daemon that runs, likewise."""
+    argv = [sys.executable, "-m", "orchestrator", "--config", str(inventory), "status"]
+    return _best(argv) / _best([sys.executable, "-c", "pass"])
+
+
+def _best(argv: list[str]) -> float:
+    """Seconds of the quickest of ten starts: what else goes on only ever adds to them."""
+    times = []
+    for _ in range(STARTS):
+        began = time.perf_counter()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
 def main() -> None:
     """Measure all, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--size", default="120x40")
     parser.add_argument("--log-gigabytes", type=float, default=5.0)
     options = parser.parse_args()
@@ -161,14 +184,22 @@ def main() -> None:
     columns, lines = int(match[1]), int(match[2])
     with tempfile.TemporaryDirectory(prefix="orch-bench-") as name:
         folder = Path(name)
-        paints = first_paints(folder, columns, lines)
-        figures = {
-            "load_average": os.getloadavg()[0],
-            "first_paint_p50_ms": statistics.median(paints),
-            "first_paint_worst_ms": max(paints),
-            **keys_to_paint(folder, options.seconds, columns, lines),
-            **big_log.measure(folder, options.log_gigabytes),
-        }
+        os.environ["XDG_STATE_HOME"] = str(folder / "state")
+        os.environ.pop("XDG_RUNTIME_DIR", None)
+        with busy.served(folder, UPDATES_PER_S) as inventory:
+            paints = first_paints(inventory, columns, lines)
+            figures = {
+                "load_average": os.getloadavg()[0],
+                "first_paint_p50_ms": statistics.median(paints),
+                "first_paint_worst_ms": max(paints),
+                "status_ratio": status_ratio(inventory),
+                **starts(),
+            }
+            with dashboard(inventory, columns, lines) as terminal:
+                figures |= keys_to_paint(terminal, options.seconds)
+                figures |= memory(terminal, options.minutes) if options.minutes else {}
+        if options.log_gigabytes:
+            figures |= big_log.measure(folder, options.log_gigabytes)
     print(json.dumps({key: round(value, 3) for key, value in figures.items()}, indent=2))
 
 

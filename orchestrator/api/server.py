@@ -148,7 +148,7 @@ class Server:
         router.add_get("/v1/runs/{words}", self._get("run"))
         router.add_get("/v1/incidents/{words}", self._get("incident"))
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))
-        for what in ("metrics", "wait", "gpus", "diff", "timeline"):
+        for what in ("metrics", "wait", "gpus", "diff", "timeline", "environment"):
             router.add_get(f"/v1/runs/{{words}}/{what}", self._get(what))
         router.add_post("/v1/incidents/{words}/ack", self._act("ack"))
         router.add_post("/v1/silences", self._act("silence-add"))

@@ -4,7 +4,22 @@ import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
+INCIDENT_HELP = "an id, a prefix, or a RUN (its newest incident)"
 RUN_HELP = "an id, a unique prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
+
+KINDS = {
+    "RUN": "runs",
+    "JOB": "jobs",
+    "TARGET": "targets",
+    "HOST": "hosts",
+    "INCIDENT": "incidents",
+    "SILENCE": "silences",
+    "SINK": "sinks",
+    "SIGNATURE": "signatures",
+    "FROM": "places",
+    "TO": "places",
+}
+"""A word's name in the help -> what it may be."""
 
 
 class Command(NamedTuple):
@@ -25,9 +40,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
+def given_name(text: str) -> str:
+    """A name that is not empty: an empty one would name all of them in a path of the API."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a name must not be empty")
+    return text
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The word RUN."""
-    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("run", metavar="RUN", type=given_name, help=RUN_HELP)
 
 
 def add_env(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +61,8 @@ def add_env(parser: argparse.ArgumentParser) -> None:
 
 def _variable(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
-    if not name or not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    if not sign or not (name.isascii() and name.isidentifier()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=VALUE with a NAME of letters, digits and underscores"
+        )
     return name, value

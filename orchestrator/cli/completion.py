@@ -6,21 +6,18 @@ never starts a daemon; without one, jobs and targets are read from the inventory
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from orchestrator.cli.command import KINDS
 from orchestrator.cli.parser import build_parser
 from orchestrator.core.errors import OrchError
 
-KINDS = {
-    "RUN": "runs",
-    "JOB": "jobs",
-    "TARGET": "targets",
-    "HOST": "hosts",
-    "INCIDENT": "incidents",
-}
-"""A word's name in the help -> what it may be."""
+if TYPE_CHECKING:
+    from orchestrator.api.client import Client
 
 NAMES = "names"
+MOST_BY_AGE = 3
+"""So many of the newest runs are offered as @1, @2, ..."""
 _ASK = "orch completion names"
 
 
@@ -63,14 +60,33 @@ def _names(options: argparse.Namespace) -> Iterator[str]:
     kind = options.kind
     if kind in {"targets", "hosts"}:
         yield from ssh_aliases()
-    if kind not in {"runs", "incidents"}:
+    if kind == "signatures":
+        yield from _signatures(options)
+    elif kind in {"jobs", "targets", "hosts", "sinks", "places"}:
         yield from _declared(options, kind)
+    else:
+        yield from _living(running_client(location_of(options)), kind)
+
+
+def _living(client: "Client", kind: str) -> Iterator[str]:
+    """What a daemon knows: runs by id, by job and by age; where an incident is meant, those too."""
+    if kind == "silences":
+        yield from (one["id"] for one in client.get("/v1/silences")["silences"] if one["id"])
         return
-    client = running_client(location_of(options))
     if kind == "incidents":
         yield from (one["id"] for one in client.get("/v1/incidents")["incidents"])
-    if kind == "runs":
-        yield from (one["id"] for one in client.get("/v1/runs")["runs"])
+    for nth, run in enumerate(client.get("/v1/runs")["runs"], start=1):
+        yield from (run["id"], run["job"])
+        yield from (f"@{nth}",) if nth <= MOST_BY_AGE else ()
+
+
+def _signatures(options: argparse.Namespace) -> Iterator[str]:
+    from orchestrator.cli.targets import inventory_of
+    from orchestrator.core.detect.samples import SAMPLES
+
+    yield from (name for name, samples in SAMPLES.items() if samples.positive)
+    inventory = inventory_of(options)
+    yield from (str(rule["id"]) for rule in (inventory.rules if inventory else ()))
 
 
 def _declared(options: argparse.Namespace, kind: str) -> list[str]:
@@ -83,6 +99,8 @@ def _declared(options: argparse.Namespace, kind: str) -> list[str]:
         "jobs": inventory.jobs,
         "targets": inventory.targets,
         "hosts": {**inventory.hosts, **inventory.targets},
+        "sinks": [sink.name for sink in inventory.alerts.sinks],
+        "places": [f"{name}:" for name in inventory.targets],
     }
     return list(found[kind])
 
@@ -113,13 +131,15 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 def _complete(kind: str) -> dict[str, Any]:
     """shtab's word for a completer: a function of the shell that asks us at each Tab."""
     function, ask = f"_orch_names_{kind}", f"{_ASK} {kind} 2>/dev/null"
+    # A place is a path here or one behind a target's name; only bash has to be told of paths.
+    files = {"bash": ' $(compgen -f -- "$1")', "zsh": "; _files"} if kind == "places" else {}
     return {
         "bash": function,
         "zsh": function,
         "fish": f"({ask})",
         "tcsh": f"`{_ASK} {kind}`",
         "preamble": {
-            "bash": f'{function}() {{ compgen -W "$({ask})" -- "$1"; }}',
-            "zsh": f'{function}() {{ compadd -- ${{(f)"$({ask})"}}; }}',
+            "bash": f'{function}() {{ compgen -W "$({ask}){files.get("bash", "")}" -- "$1"; }}',
+            "zsh": f'{function}() {{ compadd -- ${{(f)"$({ask})"}}{files.get("zsh", "")}; }}',
         },
     }

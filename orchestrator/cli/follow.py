@@ -32,6 +32,10 @@ class Screen(Protocol):
         """Show a line for good."""
         ...
 
+    def unfinished(self, text: str) -> None:
+        """Show the line that has not ended, as it is now: a progress bar draws over itself."""
+        ...
+
     def update(self, run: Mapping[str, Any]) -> None:
         """Take the newest view of the run."""
         ...
@@ -43,6 +47,9 @@ class PlainScreen:
     def line(self, text: str) -> None:
         """Print a line."""
         print(text, flush=True)
+
+    def unfinished(self, text: str) -> None:
+        """Show nothing: what is in a pipe cannot be drawn over."""
 
     def update(self, run: Mapping[str, Any]) -> None:
         """Show nothing: a pipe has no status line."""
@@ -62,6 +69,11 @@ class Lines:
             # A progress bar that never ends its line: only its newest picture matters.
             self._rest = self._rest.rpartition("\r")[2][-MAX_PARTIAL_CHARS:]
         return [self._shown(line) for line in whole]
+
+    @property
+    def unfinished(self) -> str:
+        """The line that has not ended, as it is now."""
+        return self._shown(self._rest)
 
     def close(self) -> list[str]:
         """The last line, where it never ended."""
@@ -142,9 +154,11 @@ def watch(
                 for line in lines.feed(message["text"]):
                     if wanted(line):
                         screen.line(line)
+                screen.unfinished(lines.unfinished)
             case "run":
                 screen.update(message["run"])
             case "end":
+                screen.unfinished("")
                 for line in lines.close():
                     screen.line(line)
                 return message["run"], list(incidents.values())

@@ -4,6 +4,7 @@ Never overwrites. On a terminal it asks what was not said; elsewhere the flags m
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +16,10 @@ from orchestrator.cli.targets import ssh_aliases
 from orchestrator.core.adhoc import LOCAL, find_target
 from orchestrator.core.command import Command
 from orchestrator.core.errors import UsageError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory import json_schema, parse_inventory
 from orchestrator.core.model import Target
 from orchestrator.core.parse.survey import SCRIPT, Survey, parse_survey
-from orchestrator.core.starter import Found, starter, target_name
+from orchestrator.core.starter import SCHEMA_NAME, Found, starter, target_name
 from orchestrator.transport.base import Transport
 
 HERE = "on this machine"
@@ -44,6 +45,7 @@ def init(options: argparse.Namespace) -> int:
     _checked(text, path)
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
+    _write_schema(path.parent / SCHEMA_NAME)
     names = ", ".join(target_name(one.target) for one in found)
     output.say(f"{path} has {names}; the job in it waits to be filled in", "next: orch doctor")
     if daemon != HERE:
@@ -133,6 +135,11 @@ def _package(folder: Path) -> str | None:
     """A folder that looks like what is to be shipped: one with a __main__.py."""
     mains = sorted(path.parent.name for path in folder.glob("*/__main__.py"))
     return mains[0] if mains else None
+
+
+def _write_schema(path: Path) -> None:
+    """Put the schema where the inventory's first line says, so that an editor marks its faults."""
+    path.write_text(f"{json.dumps(json_schema(), indent=2)}\n", encoding="utf-8")
 
 
 def _checked(text: str, path: Path) -> None:

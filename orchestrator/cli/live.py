@@ -1,4 +1,4 @@
-"""The live view of `orch run` on a terminal: lines scroll above, one line of status stays below."""
+"""The live view of `orch run` on a terminal: lines scroll above, bar and status stay below."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -27,8 +27,9 @@ class LiveScreen:
         self._gpus, self._gpus_at = "", 0.0
         self._console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         self._run: Mapping[str, Any] | None = None
+        self._unfinished = ""
         self._live = Live(
-            get_renderable=self._status,
+            get_renderable=self._below,
             console=self._console,
             refresh_per_second=_REFRESHES_PER_S,
             transient=True,
@@ -52,6 +53,10 @@ class LiveScreen:
         """Print a line above the status."""
         self._console.print(Text.from_ansi(text))
 
+    def unfinished(self, text: str) -> None:
+        """Keep a line that is still drawn over between the lines and the status."""
+        self._unfinished = text
+
     def update(self, run: Mapping[str, Any]) -> None:
         """Take the newest view of the run, and look at its GPUs now and then."""
         self._run = run
@@ -68,6 +73,13 @@ class LiveScreen:
             (one["gpus"] for one in targets if one["name"] == target), []
         )
         return gpu_summary(found) if found else ""
+
+    def _below(self) -> Group:
+        """What is drawn anew all the time."""
+        if not self._unfinished.strip():
+            return Group(self._status())
+        bar = Text.from_ansi(self._unfinished, no_wrap=True, overflow="ellipsis")
+        return Group(bar, self._status())
 
     def _status(self) -> Text:
         run = self._run

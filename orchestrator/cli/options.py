@@ -29,28 +29,15 @@ def _duration(text: str) -> float:
 def moment(text: str) -> float:
     """Unix seconds of `10m` (ago), `14:30` (the last one there was), a date with a time."""
     import time
-    from datetime import datetime, timedelta
 
-    from orchestrator.core.inventory.units import parse_duration  # loads pydantic
+    from orchestrator.core.parse.moment import parse_moment  # loads pydantic
 
-    now = time.time()  # noqa: TID251  orchestrator.clock loads asyncio
-    if (ago := parse_duration(text)) is not None:
-        return now - ago
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        if "-" in text:
-            return datetime.fromisoformat(text).astimezone().timestamp()
-        clock = datetime.strptime(text, "%H:%M:%S" if text.count(":") == 2 else "%H:%M")  # noqa: DTZ007  made local below
-    except ValueError as exc:
+    at = parse_moment(text, time.time())  # noqa: TID251  orchestrator.clock loads asyncio
+    if at is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time such as 10m, 14:30 or 2026-01-31T14:30"
-        ) from exc
-    today = datetime.fromtimestamp(now).astimezone()
-    at = today.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
-    return (at if at.timestamp() <= now else at - timedelta(days=1)).timestamp()
+        )
+    return at
 
 
 def _silence_add(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from orchestrator.cli.command import Command, add_env, add_json, add_run
+from orchestrator.cli.command import (
+    INCIDENT_HELP,
+    KINDS,
+    Command,
+    add_env,
+    add_json,
+    add_run,
+    given_name,
+)
 from orchestrator.cli.options import MORE, add_install, moment
 from orchestrator.cli.options_reach import REACH, add_target
 
@@ -125,12 +133,12 @@ def _incidents(parser: argparse.ArgumentParser) -> None:
 
 
 def _incident(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
+    parser.add_argument("incident", metavar="INCIDENT", type=given_name, help=INCIDENT_HELP)
     add_json(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("incident", metavar="INCIDENT", help="an id, a prefix, or a RUN")
+    parser.add_argument("incident", metavar="INCIDENT", type=given_name, help=INCIDENT_HELP)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help="print one JSON document")
     group.add_argument("--markdown", action="store_true", help="to paste into an issue")
@@ -178,7 +186,11 @@ def _completion(parser: argparse.ArgumentParser) -> None:
         "shell", choices=("bash", "zsh", "fish", "tcsh", "names"), help="names: what a script asks"
     )
     parser.add_argument(
-        "kind", nargs="?", choices=("runs", "jobs", "targets", "hosts", "incidents"), default="runs"
+        "kind",
+        nargs="?",
+        choices=tuple(dict.fromkeys(KINDS.values())),
+        default="runs",
+        help="what a script asks for",
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from orchestrator.core.model import Target
 from orchestrator.core.parse.survey import Survey
 
+SCHEMA_NAME = "inventory.schema.json"
+"""Where an editor finds the schema: beside the inventory."""
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 _TAIL = """\
@@ -35,6 +37,7 @@ def starter(found: Sequence[Found], *, package: str | None, daemon: str) -> str:
     `package` is a folder beside it that looks like a program, `daemon` where the daemon will live.
     """
     lines = [
+        f"# yaml-language-server: $schema={SCHEMA_NAME}",
         "# What orch knows of your machines: hosts are reached, targets are where commands run,",
         "# jobs are what you want running there. `orch doctor` checks all of it.",
         f"# The daemon lives {daemon}: alerts and relaunches need it, runs go on without it.",

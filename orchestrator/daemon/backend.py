@@ -45,6 +45,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "incident": lambda parts, words, _: queries.incident(parts, words),
     "explain": lambda parts, words, _: explaining.explained(parts, words),
     "diff": comparing.diff,
+    "environment": lambda parts, words, _: comparing.environment_of(parts, words),
     "timeline": lambda parts, words, _: timeline.timeline(parts, words),
     "compare": lambda parts, _, query: trials.compare(parts, query),
     "cache": lambda parts, _, query: caching.caches(parts, query),

@@ -73,7 +73,7 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
         said = await explaining.explained(parts, incidents[0]["id"])
         yield _File("explain.md", said.pop("markdown"))
     looks = await parts.store.environments.of(run.id)
-    yield _document("environment.json", [_look(one) for one in looks])
+    yield _document("environment.json", [comparing.look_view(one) for one in looks])
     good = await comparing.last_good(parts, run)
     if good is not None:
         yield _document("diff.json", await comparing.diff(parts, run.id, {"with": good.id}))
@@ -82,16 +82,6 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
     lines = _lines_of_interest(run, incidents)
     for file in await asyncio.to_thread(lambda: list(_stored(parts, run, lines))):
         yield file
-
-
-def _look(look: Any) -> dict[str, Any]:
-    return {
-        "attempt": look.attempt,
-        "moment": look.moment.value,
-        "at": look.at,
-        "fingerprint": dict(look.fingerprint),
-        "configuration": dict(look.job),
-    }
 
 
 def _lines_of_interest(run: Run, incidents: Iterable[dict[str, Any]]) -> dict[int, set[int]]:

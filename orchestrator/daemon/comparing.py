@@ -72,6 +72,24 @@ async def last_good(parts: Parts, run: Run) -> Run | None:
     return None
 
 
+async def environment_of(parts: Parts, words: str) -> Message:
+    """GET /v1/runs/RUN/environment: every look at what its attempts found around them."""
+    run = await parts.store.runs.find(words)
+    looks = await parts.store.environments.of(run.id)
+    return {"run": run.id, "looks": [look_view(one) for one in looks]}
+
+
+def look_view(look: Surroundings) -> Message:
+    """A look as it travels."""
+    return {
+        "attempt": look.attempt,
+        "moment": look.moment.value,
+        "at": look.at,
+        "fingerprint": dict(look.fingerprint),
+        "configuration": dict(look.job),
+    }
+
+
 async def diff(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     """GET /v1/runs/RUN/diff[?with=RUN]: RUN against an earlier run, or the last good one."""
     run = await parts.store.runs.find(words)

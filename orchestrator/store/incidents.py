@@ -12,7 +12,7 @@ from orchestrator.core.errors import NoSuchRun
 from orchestrator.core.model import Incident, IncidentState
 from orchestrator.store import tables
 from orchestrator.store.rows import incident_of, row_of
-from orchestrator.store.runs import find_run
+from orchestrator.store.runs import find_run, near_names
 from orchestrator.store.worker import Worker
 
 _RANK = {IncidentState.OPEN: 0, IncidentState.ACKNOWLEDGED: 1, IncidentState.RESOLVED: 2}
@@ -109,8 +109,10 @@ def _find(connection: Connection, words: str) -> Incident:
     try:
         run = find_run(connection, words)
     except NoSuchRun as exc:
+        near = near_names(connection, words)
         raise NoSuchRun(
-            f"There is no incident and no run {words}.", remedy="`orch incidents` lists them."
+            f"There is no incident and no run {words}.",
+            remedy=f"{near}`orch incidents -a` lists them.",
         ) from exc
     of_run = incidents_of(connection, run.id)
     if not of_run:

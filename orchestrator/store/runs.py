@@ -3,6 +3,7 @@
 Owns the numbering of runs and what the word RUN means. Must not: decide a state.
 """
 
+import difflib
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,8 @@ _DECIDED = (
     *("exit_code", "signal", "verdict", "incident"),
 )
 _NEWEST_FIRST = tables.runs.c.seq.desc()
+MOST_NEAR = 500
+"""Newest runs among which a name that is like a wrong one is looked for."""
 
 
 class Runs:
@@ -153,7 +156,16 @@ def find_run(connection: Connection, words: str) -> Run:
         raise NoSuchRun(
             f"{words} is the beginning of several runs: {names}{more}.", remedy="Say more of it."
         )
-    raise NoSuchRun(f"There is no run {words}.", remedy="`orch ps -a` lists all runs.")
+    near = near_names(connection, words)
+    raise NoSuchRun(f"There is no run {words}.", remedy=f"{near}`orch ps -a` lists all runs.")
+
+
+def near_names(connection: Connection, words: str) -> str:
+    """`Did you mean dflash-3? `, from jobs and the newest runs; empty where none is like it."""
+    query = select(tables.runs.c.job, tables.runs.c.id).order_by(_NEWEST_FIRST).limit(MOST_NEAR)
+    names = [name for row in connection.execute(query) for name in row]
+    close = difflib.get_close_matches(words, dict.fromkeys(names), n=3)
+    return f"Did you mean {' or '.join(close)}? " if close else ""
 
 
 def _nth_newest(connection: Connection, words: str) -> Run:

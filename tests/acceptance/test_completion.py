@@ -58,6 +58,29 @@ def test_bash_completes_what_there_is(orch: Orch) -> None:
     orch("run")
     assert completed(orch, "show", "dflash-") == ["dflash-1", "dflash-2"]
     assert completed(orch, "logs", "x") == []
+    for command in ("stop", "attach", "logs", "explain"):
+        assert completed(orch, command, "@") == ["@1", "@2"]
+        assert completed(orch, command, "dfl") == ["dflash", "dflash-1", "dflash-2"]
+
+
+def test_bash_completes_what_is_no_run(orch: Orch) -> None:
+    """Sinks, signatures and both kinds of places of a copy, none of which needs a daemon."""
+    assert completed(orch, "alert", "test", "") == ["ops"]
+    assert "fx_trace_race" in completed(orch, "simulate", "fx_")
+    (orch.folder / "looked.txt").touch()
+    assert completed(orch, "cp", "lo") == ["local:", "looked.txt"]
+    assert orch("daemon", "status", check=1)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+def test_zsh_completes_what_there_is(orch: Orch) -> None:
+    """The script is sound to zsh, and its functions hand over the same names."""
+    script = orch.folder / "_orch"
+    script.write_text(orch("completion", "zsh").stdout)
+    shell(orch, "zsh", "-n", str(script))
+    stubs = "compdef() { : }; compadd() { shift; print -l -- $@ }"
+    line = f"{stubs}; source ./_orch; _orch_names_jobs"
+    assert shell(orch, "zsh", "-f", "-c", line) == ["dflash"]
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")

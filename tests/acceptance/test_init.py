@@ -1,5 +1,7 @@
 """The first minute: `orch init` looks around and writes what the next commands work with."""
 
+import json
+
 import pytest
 
 from tests.acceptance.conftest import Orch
@@ -29,6 +31,8 @@ def test_the_containers_of_a_host_become_targets(bare: Orch) -> None:
     text = inventory.read_text()
     assert "ct200: {host: box, runtime: pct, container: 200}" in text
     assert "Python 3" in text
+    assert text.startswith("# yaml-language-server: $schema=inventory.schema.json\n")
+    assert json.loads((bare.folder / "inventory.schema.json").read_text())["properties"]["jobs"]
     assert bare("exec", "ct201", "--", "hostname").stdout == "ct201\n"
     assert "left as it is" in bare("init", "--host", "box", "--yes", check=2).stderr
     assert inventory.read_text() == text

@@ -121,7 +121,13 @@ TARGET = {
             "power_w": 310.4,
             "temperature_c": 61,
             "processes": [
-                {"pid": 4242, "run": "dflash-2", "memory_bytes": used, "command": "python3"}
+                {
+                    "pid": 4242,
+                    "start": 77,
+                    "run": "dflash-2",
+                    "memory_bytes": used,
+                    "command": "python3",
+                }
             ]
             if used
             else [],
@@ -287,6 +293,9 @@ class CannedBackend:
     async def changes(self, since: int) -> AsyncIterator[Snapshot]:
         yield await self.snapshot(since)
 
+    async def elsewhere(self, method: str, words: str, what: str) -> None:
+        """No other daemon shares the fleet."""
+
     def _note(self, what: str, words: str, said: Mapping[str, Any]) -> None:
         self.asked.append((what, words, dict(said)))
         if what in self.raises:
@@ -312,7 +321,8 @@ class CannedBackend:
 
     async def archive(self, words: str) -> Archive:
         self._note("archive", words, {})
-        return Archive(facts={"name": "../x.tar.gz", "files": ["run.json"]}, content=b"gz")
+        facts = {"name": "../x.tar.gz", "files": ["run.json"], "secrets_removed": 2}
+        return Archive(facts=facts, content=b"gz")
 
     async def stream(
         self, what: str, words: str, body: Mapping[str, Any]

@@ -252,6 +252,24 @@ class Terminal:
         os.close(self.master)
 
 
+def test_a_progress_bar_is_drawn_over_while_it_grows(canned: CannedBackend) -> None:
+    """A line that has not ended shows its newest picture above the status, before it ever ends."""
+    canned.streams["follow"] = [
+        {"kind": "run", "run": running()},
+        {"kind": "log", "attempt": 1, "offset": 0, "end": 20, "text": "\rbar 10% |#   |"},
+        0.5,
+        {"kind": "log", "attempt": 1, "offset": 20, "end": 40, "text": "\rbar 20% |##  |"},
+        "wait",
+    ]
+    terminal = Terminal("run")
+    try:
+        terminal.read_until(b"bar 10%")
+        terminal.read_until(b"bar 20%")
+        assert terminal.process.poll() is None
+    finally:
+        terminal.close()
+
+
 def test_live_view_on_a_terminal(canned: CannedBackend) -> None:
     """Lines scroll above, the status stays below; of escapes only colours stay."""
     canned.streams["follow"] = [{"kind": "run", "run": running()}, log_message(), "wait"]

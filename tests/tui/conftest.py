@@ -33,6 +33,8 @@ def dashboard(replays: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """`dashboard("healthy")`: the app with that situation, `at` seconds from its beginning."""
     for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
 
     def make(situation: str, *, at: float = 0.0, read_only: bool = False) -> Dashboard:
         source = ReplaySource(replays / f"{situation}.jsonl", at=at)

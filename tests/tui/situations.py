@@ -62,6 +62,7 @@ def gpu(
 ) -> Line:
     """A GPU; memory in GiB."""
     owner = {"pid": 4200 + index, "memory_bytes": int(used * GIB), "command": "python -m trainer"}
+    owner["start"] = 90_000 + index
     if run:
         owner |= {"run": run, "container": "200", "container_pid": 311 + index}
     return {
@@ -221,14 +222,72 @@ START_LINES = (
 )
 
 
-def metrics(first: int, last: int) -> list[Line]:
+def gpu_history() -> list[Line]:
+    """Half an hour of four GPUs that warm up."""
+    return [
+        {"t": NOW - 1800 + 60 * m, "samples": [gpu(n, 97 - 90 / (m + 1), 61.5) for n in range(4)]}
+        for m in range(30)
+    ]
+
+
+def event(ago: float, kind: str, text: str) -> Line:
+    """An event of a timeline."""
+    return {"at": NOW - ago, "kind": kind, "text": text, "ref": None}
+
+
+TIMELINE = [
+    event(1850, "command", "run by me on laptop: why hold a lock around compiling"),
+    event(1840, "deploy", "deploy: 4be1d0a9"),
+    event(1810, "launch", "attempt 1"),
+    event(1800, "phase", "compile"),
+    event(1690, "phase", "train"),
+    event(900, "finding", "recompile_storm, once more"),
+    event(60, "phase", "checkpoint"),
+]
+DIFF = {
+    "before": {"run": "dflash-1", "state": "finished", "why": ""},
+    "after": {"run": "dflash-3", "state": "running", "why": "hold a lock around compiling"},
+    "changes": [
+        {
+            "kind": "cache",
+            "name": "inductor",
+            "text": "the compile cache was emptied: 812 files are gone",
+            "alarming": True,
+        },
+        {
+            "kind": "code",
+            "name": "trainer/dflash_model.py",
+            "text": "trainer/dflash_model.py: 3 lines more, 1 less",
+            "alarming": False,
+        },
+    ],
+    "unknown": [],
+    "diff": "--- a/trainer/dflash_model.py\n+++ b/trainer/dflash_model.py\n@@ -85,2 +85,4 @@\n"
+    "-        return self.block(x, mask)\n+        with COMPILE_LOCK:\n"
+    "+            return self.block(x, mask)\n",
+}
+LOOK = {
+    "attempt": 1,
+    "moment": "launch",
+    "at": NOW - 1811,
+    "fingerprint": {
+        "python": "3.12.3",
+        "packages": {"torch": "2.13.0", "triton": "3.5.1", "flashinfer": "0.6.2"},
+        "driver": "580.65.06",
+        "caches": {"inductor": {"files": 812, "bytes": 61_000_000}},
+    },
+    "configuration": {"command": "python3 -m trainer", "env": {"OMP_NUM_THREADS": "8"}},
+}
+
+
+def metrics(first: int, last: int, worse: float = 1.0) -> list[Line]:
     """The metrics file of those steps."""
     return [
         {
             "t": NOW - 2 - (last - step) * 1.4,
             "step": step,
             "phase": "train",
-            "loss": 2.4 + 6.5 * math.exp(-step / 420) + 0.05 * math.sin(step),
+            "loss": worse * (2.4 + 6.5 * math.exp(-step / 420) + 0.05 * math.sin(step)),
             "tokens_per_s": 10_546.0 + 300 * math.sin(step / 9),
             "grad_norm": 0.8 + 0.2 * math.cos(step / 5),
         }
@@ -283,7 +342,11 @@ def healthy() -> list[Line]:
         begin("healthy"),
         log("dflash-3", text),
         answer("/v1/runs/dflash-3/metrics", {"metrics": metrics(1, 1240)}),
-        answer("/v1/runs/dflash-3/gpus", {"samples": []}),
+        answer("/v1/runs/dflash-3/gpus", {"samples": gpu_history()}),
+        answer("/v1/runs/dflash-2/metrics", {"metrics": metrics(1, 400, 1.3)}),
+        answer("/v1/runs/dflash-3/timeline", {"run": "dflash-3", "events": TIMELINE}),
+        answer("/v1/runs/dflash-3/diff", DIFF),
+        answer("/v1/runs/dflash-3/environment", {"run": "dflash-3", "looks": [LOOK]}),
         whole(
             snapshot(
                 [target(gpus=BUSY_GPUS), target("ct201", [gpu(0, 0, 0.4), gpu(1, 0, 0.4)])],

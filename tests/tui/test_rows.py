@@ -126,7 +126,7 @@ def test_an_incident_says_what_was_tried_before() -> None:
     incident = sight.fleet.open_incidents()[0]
     told = {one.title: one for one in story.story(incident, sight.fleet, NOW)}
     lines = [cell.text for cell in told["tried, and crashed alike"].lines]
-    assert lines[0] == "same as dflash-1: what was changed is not a fix"
+    assert lines[0] == "same as run 1: not a fix"
     assert lines[2] == "dflash-2, 45m ago: remove the torch.compile wrapper"
 
 
@@ -154,8 +154,21 @@ def test_a_plot_keeps_a_spike_however_long_the_course() -> None:
     """One high value among ten thousand is still a dot at the top."""
     points = [(float(step), 9.0 if step == 5000 else 1.0) for step in range(10_000)]
     picture = plot.plot("loss", points, 60, 5)
-    assert any("\u2801" <= mark <= "\u28ff" for mark in picture[1])
-    assert picture[0] == "loss 1"
+    lines = ["".join(cell.text for cell in row) for row in picture]
+    assert any("\u2801" <= mark <= "\u28ff" for mark in lines[1])
+    assert lines[0] == "loss 1"
+    assert [len(line) for line in lines[1:]] == [60] * 5
+
+
+def test_two_courses_share_one_scale_and_are_told_apart() -> None:
+    """The other run is drawn behind, in another kind, and named with its newest value."""
+    mine = [(float(step), 1.0) for step in range(50)]
+    other = [(float(step), 3.0) for step in range(100)]
+    head, *rows = plot.plot("loss", mine, 60, 4, across="step", beside=("dflash-2", other))
+    told = ["loss 1", "  beside dflash-2 3", "  step 0 to 49"]
+    assert [cell.text for cell in head] == told
+    assert {cell.kind for cell in rows[0][1:] if cell.text.strip()} == {"warn"}
+    assert {cell.kind for cell in rows[-1][1:] if cell.text.strip()} == {"busy"}
 
 
 def test_replays_are_json_lines_that_begin_with_begin(replays: Path) -> None:

@@ -18,6 +18,8 @@ _TITLES = {
     "run": "Run",
     "incident": "Incident",
     "top": "GPUs",
+    "told": "History, changes, environment",
+    "plots": "Plots",
 }
 _MOVING = (
     ("Up Down", "Move; j and k do the same."),

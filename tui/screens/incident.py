@@ -6,12 +6,11 @@ from textual.widget import Widget
 
 from orchestrator.api.messages import IncidentView
 from tui import keys
-from tui.cells import Cell
 from tui.messages import LogPlaceWanted
 from tui.options import Options
 from tui.screens.page import Page
 from tui.story import Paragraph, place_in_log, story
-from tui.widgets.prose import Line, Prose
+from tui.widgets.prose import Prose, prose_lines
 
 
 class IncidentScreen(Page):
@@ -56,7 +55,7 @@ class IncidentScreen(Page):
             told = [Paragraph(f"{self.incident_id} is not known here", (), "muted")]
         else:
             told = story(incident, self.sight.fleet, self.sight.now)
-        self.query_one(Prose).show(_lines(told))
+        self.query_one(Prose).show(prose_lines(told))
 
     def action_finding(self) -> None:
         """Open the log at the place that the incident speaks of."""
@@ -69,15 +68,4 @@ class IncidentScreen(Page):
 
     def action_copy(self) -> None:
         """Copy the whole story."""
-        lines = [" " * line.indent + line.cell.text for line in self.query_one(Prose).lines]
-        self.app.copy_to_clipboard("\n".join(lines))
-        self.notify(f"{len(lines)} lines copied.")
-
-
-def _lines(told: list[Paragraph]) -> Iterable[Line]:
-    """The paragraphs with a blank line between them."""
-    for number, paragraph in enumerate(told):
-        if number:
-            yield Line(Cell(""))
-        yield Line(Cell(paragraph.title, paragraph.kind))
-        yield from (Line(cell, indent=2, hang=2) for cell in paragraph.lines)
+        self.query_one(Prose).copy()

@@ -131,6 +131,25 @@ class LogReader:
             self._view.changed()
         return going
 
+    # --- going to a time -------------------------------------------------------------------------
+
+    def jump_to(self, at: float) -> None:
+        """Go to what was written at a unix time or next."""
+        self._screen.run_worker(self._jump_to(at), group="jump", exclusive=True)
+
+    async def _jump_to(self, at: float) -> None:
+        try:
+            attempt, offset = await in_thread(lambda: self._source.offset_at(self._run, at))
+        except OrchError as error:
+            self._view.remark = text.harmless(str(error))
+            self._view.changed()
+            return
+        reading = self._view.reading
+        if attempt != reading.window.attempt:
+            reading.told(attempt, 0)
+        reading.jump(offset)
+        self._view.changed(moved=True)
+
     # --- saving ----------------------------------------------------------------------------------
 
     async def save(self, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from textual.widgets import Footer, Input
 
 from tui import keys
 from tui.fleet import Sight
-from tui.messages import ActionWanted, TopOpened
+from tui.messages import ActionWanted, PageWanted, TopOpened
 from tui.options import Options
 from tui.widgets.status_bar import StatusBar
 
@@ -91,6 +91,12 @@ class Page(Screen[None]):
     def action_act(self, name: str) -> None:
         """Ask for something to be done about what the page shows."""
         self.post_message(ActionWanted(name, **self.subject()))
+
+    def action_page(self, name: str) -> None:
+        """Open a page about the run that the page is about."""
+        run = self.subject().get("run")
+        if run is not None:
+            self.post_message(PageWanted(name, run))
 
     def action_top(self) -> None:
         """Open the GPUs of the fleet."""

@@ -1,9 +1,7 @@
 """One run: how it stands, its GPUs, its incident, its course, its log as it grows."""
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from textual import on, work
 from textual.containers import Vertical
@@ -11,16 +9,16 @@ from textual.widget import Widget
 
 from orchestrator.api.messages import IncidentView, RunView
 from orchestrator.core.errors import OrchError
-from tui import gpus, keys, rows, story
-from tui.bridge import in_thread
+from tui import courses, gpus, keys, rows, story
 from tui.cells import Cell
 from tui.fleet import LIVE
 from tui.messages import IncidentOpened
 from tui.options import Options
 from tui.reading import LEVELS
 from tui.screens.log_reader import LogReader
+from tui.screens.metrics_reader import MetricsReader
 from tui.screens.page import HIGH_LINES, WIDE_CELLS, Page
-from tui.source import Source, run_path
+from tui.source import Source
 from tui.widgets.log_view import LogView
 from tui.widgets.paint import CellLines
 from tui.widgets.plots import Plots
@@ -45,7 +43,7 @@ class RunScreen(Page):
         self._source = source
         self._at = at
         self._offered: tuple[str | None, str | None] | None = None
-        self._metrics: list[dict[str, Any]] = []
+        self._metrics = MetricsReader(source, run)
 
     def parts(self) -> Iterable[Widget]:
         """Title and facts, then panels and log side by side or one above the other."""
@@ -58,6 +56,7 @@ class RunScreen(Page):
                 yield Plots(id="plots")
             yield LogView(id="log")
         yield Prompt("search the whole log: words or a regular expression", id="search")
+        yield Prompt("go to a time: 14:30, 14:30:05, or 10m for ten minutes ago", id="moment")
 
     def on_mount(self) -> None:
         """Begin in the log, and keep looking whether it has grown."""
@@ -157,7 +156,7 @@ class RunScreen(Page):
 
     def action_search(self) -> None:
         """Ask what to search."""
-        self.query_one(Prompt).ask()
+        self.query_one("#search", Prompt).ask()
 
     @on(Prompt.Submitted, "#search")
     def _search(self, event: Prompt.Submitted) -> None:
@@ -176,6 +175,26 @@ class RunScreen(Page):
             self.action_search()
         else:
             self.reader.search_on(way)
+
+    def action_jump(self) -> None:
+        """Ask which time to go to."""
+        self.query_one("#moment", Prompt).ask()
+
+    @on(Prompt.Dropped, "#moment")
+    def _jump_dropped(self) -> None:
+        self.log_view.focus()
+
+    @on(Prompt.Submitted, "#moment")
+    def _jump(self, event: Prompt.Submitted) -> None:
+        self.query_one("#moment", Prompt).display = False
+        self.log_view.focus()
+        from orchestrator.core.parse.moment import parse_moment  # loads pydantic
+
+        at = parse_moment(event.value, self._source.now())
+        if at is None:
+            self.notify("That is no time such as 14:30 or 10m.", severity="warning")
+        else:
+            self.reader.jump_to(at)
 
     def action_finding(self) -> None:
         """Go to the place in the log that the incident speaks of."""
@@ -272,14 +291,9 @@ class RunScreen(Page):
         plots = self.query_one(Plots)
         if not plots.display or not self.is_current:
             return
-        since = max((line["step"] for line in self._metrics), default=-math.inf)
-        query = {"since_step": int(since)} if self._metrics else None
         try:
-            path = run_path(self.run_id, "/metrics")
-            found = await in_thread(lambda: self._source.ask("GET", path, query=query))
+            await self._metrics.read_on()
         except OrchError as error:
             plots.say(str(error))
-            return
-        new = [line for line in found["metrics"] if isinstance(line.get("step"), int)]
-        self._metrics += [line for line in new if line["step"] > since]
-        plots.show(self._metrics)
+        else:
+            plots.show(courses.of_metrics(self._metrics.lines), logs=("loss",))

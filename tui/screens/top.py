@@ -36,9 +36,9 @@ class TopScreen(Page):
         self.query_one(Table).show(gpus.gpu_rows(sight), empty=["", "No GPU is seen anywhere."])
 
     def subject(self) -> dict[str, str | None]:
-        """The target that the cursor is on."""
+        """The target and the program that the cursor is on."""
         key = self.query_one(Table).cursor
-        return {"target": key.split(" ")[0] if key else None}
+        return {"target": key.split(" ")[0] if key else None, "program": key}
 
     @on(Table.Chosen)
     def action_open(self) -> None:

@@ -1,83 +1,75 @@
-"""Plots of a run's metrics, one above the other, as many as there is room for."""
+"""Plots of courses, one above the other, as many as there is room for."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui import plot, text
+from tui.cells import Cell
+from tui.courses import GPU_COURSES, Courses
 from tui.widgets.paint import KIND_CLASSES, kind_style
 
-_LINES = 5
-FIRST = ("loss", "tokens_per_s", "grad_norm", "acceptance", "lr")
-_NO_COURSE = {"t", "step", "seconds"}
+LEAST_LINES = 5
 
 
 class Plots(Widget):
-    """Hidden until it is asked for; the loss on a logarithmic scale."""
+    """Shows what it is given, in that order; says so where there is nothing."""
 
     COMPONENT_CLASSES = KIND_CLASSES
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
-        self.display = False
-        self.remark = "Asking for the metrics ..."
-        self._metrics: Sequence[Mapping[str, Any]] = ()
-        self._lines: list[tuple[str, str]] | None = None
+        self._remark = "Asking for the metrics ..."
+        self._courses: Courses = {}
+        self._logs: frozenset[str] = frozenset()
+        self._beside: tuple[str, Courses] = ("", {})
+        self._rows: list[list[Cell]] | None = None
 
-    def show(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Show these lines of the metrics file."""
-        self._metrics = metrics
-        self.say("" if metrics else "The run has written no metrics yet.")
+    def show(
+        self, courses: Courses, *, logs: Sequence[str] = (), beside: tuple[str, Courses] = ("", {})
+    ) -> None:
+        """Draw these; `logs`: those on a logarithmic axis; `beside`: another run's name and own."""
+        self._courses, self._logs, self._beside = courses, frozenset(logs), beside
+        self.say("" if courses else "The run has written no metrics yet.")
 
     def say(self, remark: str) -> None:
         """Show this where there is no plot."""
-        self.remark, self._lines = remark, None
+        self._remark, self._rows = remark, None
         self.refresh()
 
     def on_resize(self) -> None:
         """Draw anew."""
-        self._lines = None
+        self._rows = None
 
-    def _drawn(self) -> list[tuple[str, str]]:
-        """Lines and their kinds: each metric's title and picture."""
-        if not self._metrics:
-            return [(self.remark, "muted")]
-        found: list[tuple[str, str]] = []
-        for name in self._names():
-            if len(found) + 3 > self.size.height:
-                break
-            points = [
-                (float(line["step"]), float(line[name]))
-                for line in self._metrics
-                if isinstance(line.get(name), int | float)
-            ]
-            height = min(_LINES, self.size.height - len(found) - 1)
-            picture = plot.plot(
-                text.harmless(name), points, self.size.width, height, log=name == "loss"
+    def _drawn(self) -> list[list[Cell]]:
+        """Each course's title and picture, all of the same height."""
+        if not self._courses:
+            return [[Cell(self._remark, "muted")]]
+        most = max(self.size.height // (LEAST_LINES + 1), 1)
+        shown = list(self._courses.items())[:most]
+        found: list[list[Cell]] = []
+        for number, (name, points) in enumerate(shown):
+            height = (self.size.height - len(found)) // (len(shown) - number) - 1
+            found += plot.plot(
+                text.harmless(name),
+                points,
+                self.size.width,
+                max(min(height, self.size.height - len(found) - 1), 1),
+                across="minute" if name in GPU_COURSES else "step",
+                log=name in self._logs,
+                beside=(self._beside[0], self._beside[1].get(name, ())),
             )
-            found += [(picture[0], "strong"), *((line, "busy") for line in picture[1:])]
         return found
-
-    def _names(self) -> list[str]:
-        """The metrics that have a course: the well-known ones first."""
-        named = {
-            key: None
-            for line in self._metrics
-            for key, value in line.items()
-            if isinstance(value, int | float) and key not in _NO_COURSE
-        }
-        return [name for name in FIRST if name in named] + [n for n in named if n not in FIRST]
 
     def render_line(self, y: int) -> Strip:
         """A line of a plot."""
-        if self._lines is None:
-            self._lines = self._drawn()
+        if self._rows is None:
+            self._rows = self._drawn()
         width = self.size.width
-        if y >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
-        shown, kind = self._lines[y]
-        style = self.rich_style + kind_style(self, kind)
-        return Strip([Segment(text.fit(shown, width), style)], width)
+        row = self._rows[y] if y < len(self._rows) else []
+        segments = [
+            Segment(cell.text, self.rich_style + kind_style(self, cell.kind)) for cell in row
+        ]
+        return Strip(segments).adjust_cell_length(width, self.rich_style)

@@ -1,7 +1,7 @@
 """A text that scrolls and wraps: paragraphs, lists, tracebacks; one widget however long it is."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rich.segment import Segment
@@ -12,6 +12,7 @@ from textual.strip import Strip
 
 from tui import text
 from tui.cells import Cell
+from tui.story import Paragraph
 from tui.widgets.paint import KIND_CLASSES, kind_style
 
 
@@ -21,6 +22,15 @@ class Line(NamedTuple):
     cell: Cell
     indent: int = 0
     hang: int = 0
+
+
+def prose_lines(told: Iterable[Paragraph]) -> Iterator[Line]:
+    """Paragraphs under their titles, with a blank line between them."""
+    for number, paragraph in enumerate(told):
+        if number:
+            yield Line(Cell(""))
+        yield Line(Cell(paragraph.title, paragraph.kind))
+        yield from (Line(cell, indent=2, hang=2) for cell in paragraph.lines)
 
 
 class Prose(ScrollView, can_focus=True):
@@ -45,6 +55,11 @@ class Prose(ScrollView, can_focus=True):
         if new != self.lines:
             self.lines = new
             self._wrap()
+
+    def copy(self) -> None:
+        """Copy the whole to the clipboard, through the terminal."""
+        self.app.copy_to_clipboard("\n".join(" " * at.indent + at.cell.text for at in self.lines))
+        self.notify(f"{len(self.lines)} lines copied.")
 
     def _wrap(self) -> None:
         width = max(self.scrollable_content_region.width, 20)
