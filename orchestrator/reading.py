@@ -19,6 +19,7 @@ from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLine
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
+from orchestrator.core.parse.masking import Mask
 from orchestrator.core.parse.metrics import (
     MAX_INTEGER,
     MetricsLine,
@@ -82,10 +83,18 @@ class Reader:
     """One attempt, from what is stored of it to its end."""
 
     def __init__(
-        self, store: Store, run: Run, job: Job, rules: tuple[Signature, ...], clock: Clock
+        self,
+        store: Store,
+        run: Run,
+        job: Job,
+        rules: tuple[Signature, ...],
+        clock: Clock,
+        secrets: tuple[str, ...] = (),
     ) -> None:
         self._store, self._run, self._clock = store, run, clock
         self._engine = Engine(rules)
+        # A program that prints its secret must not have it kept, shown and sent.
+        self._output_mask, self._metrics_mask = Mask(secrets), Mask(secrets)
         self._patterns = PatternMetrics(job.watch.metrics) if job.watch.metrics else None
         self._lines = MetricsReader()
         self._torn = ""
@@ -176,9 +185,10 @@ class Reader:
         Nothing is acknowledged meanwhile, so that the target keeps what cannot be stored yet.
         """
         run, attempt = self._run.id, self._run.attempt
+        covered = self._output_mask.cover(event.offset, event.data)
         while True:
             try:
-                kept = self._store.logs.append(run, attempt, event.offset, event.data, event.at)
+                kept = self._store.logs.append(run, attempt, event.offset, covered, event.at)
             except StoreError as error:
                 if self.tally.metrics.get(NOT_STORED) is None:
                     logger.exception("log.not_stored", extra={"run": run})
@@ -199,7 +209,8 @@ class Reader:
                 self.vigil.numbers(values, self._clock.now(), told_at=None)
 
     async def _metric_lines(self, event: MetricLines) -> None:
-        kept = self._store.metrics.append(self._run.id, 0, event.offset, event.data, event.at)
+        covered = self._metrics_mask.cover(event.offset, event.data)
+        kept = self._store.metrics.append(self._run.id, 0, event.offset, covered, event.at)
         for line in self._lines.feed(kept.fresh):
             await self._note_phase(line)
             self.tally.take(line)

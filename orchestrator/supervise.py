@@ -81,7 +81,8 @@ class Supervisor:
 
     async def _observe(self) -> None:
         run, stages = self.view.run, self._stages
-        reader = Reader(stages.store, run, self.job, stages.rules, stages.clock)
+        values = tuple(filter(None, map(stages.lookup, self.job.secrets)))
+        reader = Reader(stages.store, run, self.job, stages.rules, stages.clock, values)
         reader.changed = lambda: stages.changed(run.id)
         self.reader = reader
         witness = Witness(

@@ -45,6 +45,8 @@ class RunRequest:
         env, args = body.get("env") or {}, body.get("args") or []
         if not isinstance(env, dict) or not isinstance(args, list):
             raise UsageError("`env` is an object and `args` a list.")
+        if wrong := [key for key in env if not (key.isascii() and key.isidentifier())]:
+            raise UsageError(f"{wrong[0]!r} in `env` is no name of a variable.")
         return cls(
             job=body.get("job"),
             why=str(body.get("why") or ""),

@@ -3,10 +3,12 @@
 import os
 import socket
 import sys
+import tarfile
 from pathlib import Path
 
 from tests.acceptance.conftest import ALERTS, MakeOrch
 from tests.conftest import TmuxCall
+from tests.lab.receiver import Receiver
 
 SECRET = "hf_PZ3kQ9vWxT7mB2nLr8"
 
@@ -29,6 +31,13 @@ QUIET = """
 import os, pathlib, sys, time
 pathlib.Path(sys.argv[1]).write_text(str(len(os.environ["HF_TOKEN"])))
 time.sleep(600)
+"""
+
+
+TALKATIVE = """
+import os
+print("logged in with", os.environ["HF_TOKEN"], flush=True)
+raise PermissionError("no access to the repo with " + os.environ["HF_TOKEN"])
 """
 
 
@@ -65,6 +74,42 @@ def overheard(daemon: str, path: str) -> bytes:
         while chunk := line.recv(65536):
             said += chunk
     return bytes(said)
+
+
+def test_a_secret_that_is_printed_is_covered(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """In the log that is kept, what is shown of it, the crash's evidence, its alert and bundle."""
+    package = short_folder / "quiet"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(TALKATIVE)
+    orch = make_orch(
+        JOB.format(
+            python=sys.executable,
+            package=package,
+            workdir=short_folder / "w",
+            there="x",
+            alerts=ALERTS,
+        )
+    )
+    orch.env["HF_TOKEN"] = SECRET
+    shown = [
+        orch("run", check=100).stdout,
+        orch("logs", "@1").stdout,
+        orch("logs", "@1", "--raw").stdout,
+    ]
+    shown += [orch("explain", "@1").stdout, orch("show", "@1", "--json").stdout]
+    assert all(f"with {'*' * len(SECRET)}" in text for text in shown[:3])
+    alerts = [request.body.decode() for request in receiver.wait_for()]
+    assert "no access to the repo with ***" in alerts[0]
+    archive = orch.folder / "bundle.tar.gz"
+    orch("bundle", "@1", "-o", str(archive))
+    with tarfile.open(archive) as bundle:
+        files = [file for one in bundle if (file := bundle.extractfile(one)) is not None]
+        shown += [file.read().decode("utf-8", "replace") for file in files]
+    assert not any(SECRET in text for text in (*shown, *alerts))
+    assert holding(Path(orch.env["XDG_STATE_HOME"])) == []
 
 
 def test_a_secret_is_in_the_run_and_nowhere_else(

@@ -46,6 +46,8 @@ def test_misspelt_command_names_the_nearest(orch: Orch) -> None:
         ("daemon", "dance"),
         ("wait", "@1", "--timeout", "soon"),
         ("run", "--env", "novalue"),
+        ("run", "--env", "A B=x"),
+        ("run", "--env", "1A=x"),
         ("ps", "--", "x"),
         ("ps", "--jsn"),
         ("status", "--watch", "--since", "3"),
