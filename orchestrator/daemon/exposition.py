@@ -19,6 +19,24 @@ GPU_SERIES = (
     ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", "power_w", 1.0),
     ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", "temperature_c", 1.0),
 )
+GPU_EXTRA_SERIES = (
+    ("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", "sm_clock_mhz", None),
+    ("DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "memory_clock_mhz", None),
+    ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "Reasons, as bits.", "throttle_reasons", None),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "PCIe retries.", "pcie_replays", None),
+    ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Corrected ECC errors since boot.", "ecc_corrected", None),
+    ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Uncorrected ECC errors.", "ecc_uncorrected", None),
+    ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "Rows remapped.", "remapped_rows", 0),
+    ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Rows remapped.", "remapped_rows", 1),
+    ("DCGM_FI_DEV_ROW_REMAP_PENDING", "1 until the next reset.", "remapped_rows", 2),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "1 where one failed.", "remapped_rows", 3),
+    ("DCGM_FI_DEV_RETIRED_SBE", "Pages retired for single-bit errors.", "retired_pages", 0),
+    ("DCGM_FI_DEV_RETIRED_DBE", "Pages retired for double-bit errors.", "retired_pages", 1),
+    ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "NVLink.", "nvlink_errors", "crc_flit"),
+    ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "NVLink.", "nvlink_errors", "replay"),
+    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "NVLink.", "nvlink_errors", "recovery"),
+)
+"""What a driver may tell or not, by its key in a sample's `extra`, and there."""
 RUN_SERIES = (
     ("orch_run_step", "Newest optimizer step.", "step"),
     ("orch_run_loss", "Newest loss.", "loss"),
@@ -77,7 +95,20 @@ def _gpus(targets: list[Any], runs: list[Any]) -> Iterable[GaugeMetricFamily]:
             if gpu[field] is not None:
                 series.add_metric(labels, gpu[field] / unit)
         yield series
+    yield from _extras(list(rows.values()))
     yield _holders(targets)
+
+
+def _extras(rows: list[tuple[tuple[str, ...], Any]]) -> Iterable[GaugeMetricFamily]:
+    for name, text, key, part in GPU_EXTRA_SERIES:
+        series = GaugeMetricFamily(name, text, labels=GPU_LABELS)
+        for labels, gpu in rows:
+            value = gpu["extra"].get(key)
+            if part is not None and value is not None:
+                value = value.get(part) if isinstance(value, dict) else value[part]
+            if value is not None:
+                series.add_metric(labels, value)
+        yield series
 
 
 def _labels(target: Any, gpu: Any, live: Any, known: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,7 +19,11 @@ def test_a_shared_gpu_is_one_series_and_its_holders_are_named() -> None:
         {"pid": 12, "memory_bytes": 9 * GIB, "container": "201", "run": None},
         {"pid": 13, "memory_bytes": None},
     )
-    gpu = GpuSample(index=0, uuid="GPU-a", name="H200", memory_used_bytes=79 * GIB)
+    extra = {
+        "sm_clock_mhz": 1980, "ecc_uncorrected": 2, "remapped_rows": [0, 3, 1, 0],
+        "nvlink_errors": {"replay": 7},
+    }  # fmt: skip
+    gpu = GpuSample(index=0, uuid="GPU-a", name="H200", memory_used_bytes=79 * GIB, extra=extra)
     for name in ("200", "201"):
         target = Target(name=f"ct{name}", host=Host(name="pve1"), runtime="pct", container=name)
         shown = GpuSample(**{**asdict(gpu), "processes": holders})
@@ -56,3 +60,9 @@ def test_a_shared_gpu_is_one_series_and_its_holders_are_named() -> None:
     assert float(used[0].split()[-1]) == 79 * 1024
     held = [line for line in page if line.startswith("orch_gpu_process_memory_bytes{")]
     assert [line.split("container=")[1].split(",")[0] for line in held] == ['"200"', '"201"']
+    told = {line.split("{")[0]: float(line.split()[-1]) for line in page if "UUID=" in line}
+    assert told["DCGM_FI_DEV_SM_CLOCK"] == 1980
+    assert told["DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"] == 2
+    assert told["DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"] == 3
+    assert told["DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"] == 7
+    assert "DCGM_FI_DEV_RETIRED_SBE" not in told
