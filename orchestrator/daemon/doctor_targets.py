@@ -98,7 +98,8 @@ def _tools(target: Target, link: Link) -> list[Check]:
 
 async def _itself(parts: Parts, target: Target, link: Link) -> list[Check]:
     """Clock, shared memory and limits, whatever runs there."""
-    wanted: dict[str, Any] = {"clock": {"now": parts.clock.now()}, "shm": {}, "limits": {}}
+    wanted: dict[str, Any] = {"clock": {"now": parts.clock.now()}}
+    wanted |= {"shm": {}, "limits": {}, "logind": {}}
     return await _looks(target.name, link, {**wanted, "python": _interpreter(target, {}, ())})
 
 

@@ -89,6 +89,7 @@ def _wanted(
     ports = {*policy.ports, *([int(rendezvous)] if rendezvous.isdecimal() else [])}
     return {
         "tmux": {},
+        "logind": {},
         "session": {"name": run.session, "socket": job.target.tmux_socket, "uid": run.uid},
         "leftovers": {
             "job": job.name,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import gpus, leftovers
+from . import gpus, leftovers, logind
 from .clean_env import run_environment
 from .environment import cache_folders
 from .frames import Frame
@@ -62,6 +62,18 @@ def _tmux(_wanted: Frame) -> Checks:
     path = shutil.which("tmux")
     text = f"tmux is {path}" if path else "tmux is not installed here"
     return [check("tmux", path is not None, text, "Install it: apt-get install tmux.")]
+
+
+def _logind(_wanted: Frame) -> Checks:
+    """Only where it matters: most systems leave a user's processes alone."""
+    if not logind.kills_at_logout():
+        return []
+    user = logind.user()
+    text = f"logind ends what {user} runs at logout"
+    if logind.lingers():
+        return [check("logind", True, f"{text}; runs start in a scope of their own")]
+    remedy = f"Let the user linger: loginctl enable-linger {user}."
+    return [check("logind", False, f"{text}, a run included", remedy, critical=False)]
 
 
 def _session(wanted: Frame) -> Checks:
@@ -277,6 +289,7 @@ def _python(wanted: Frame) -> tuple[dict[str, Any], Frame]:
 
 _LOOKS: dict[str, Callable[[Frame], Checks]] = {
     "tmux": _tmux,
+    "logind": _logind,
     "session": _session,
     "workdir": _workdir,
     "disk": _disk,

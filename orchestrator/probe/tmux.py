@@ -4,11 +4,13 @@ Owns the shape of our sessions (size, options, marks). Knows nothing of runs bey
 """
 
 import os
+import subprocess
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import Refused
 from .files import read_record
+from .logind import scope_words
 from .names import ATTEMPT_FILE, EXIT_FILE
 
 RUN_OPTION = "@orch_run"
@@ -27,6 +29,7 @@ _FORMAT = ":".join(
         ATTEMPT_OPTION,
     )
 )
+SCOPE_WITHIN_S = 20.0
 _NO_SERVER = ("no server running", "error connecting to", "No such file or directory")
 
 
@@ -57,6 +60,7 @@ class Tmux:
     def __init__(self, socket: str | None = None) -> None:
         from libtmux import Server
 
+        self._socket = socket
         if socket and "/" in socket:
             self._server: Any = Server(socket_path=socket)
         elif socket:
@@ -137,7 +141,29 @@ class Tmux:
             words += [";", "set-option", "-t", here, option, value]
         if replacing is not None and not replacing.shared:
             words += [";", "kill-session", "-t", f"={old}"]
-        self.run(*words)
+        scope = [] if replacing is not None or self.sessions() else scope_words()
+        if scope:
+            self._begin(scope, words)
+        else:
+            self.run(*words)
+
+    def _begin(self, scope: list[str], words: list[str]) -> None:
+        """Start the server, which a first session does, where logind does not end it."""
+        chosen = []
+        if self._socket:
+            chosen = ["-S" if "/" in self._socket else "-L", self._socket]
+        argv = [*scope, "tmux", *chosen, "-u", *words]
+        # Not every way in sets it, and the user's manager is found by it.
+        env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+        done = subprocess.run(
+            argv, capture_output=True, timeout=SCOPE_WITHIN_S, check=False, env=env
+        )
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise TmuxFailed(
+                f"tmux could not be started by {scope[0]}: {said or 'no reason'}.",
+                remedy="Start any session there yourself (tmux new -d), and launch again.",
+            )
 
     def _unused(self, name: str) -> str:
         """The name, or the first of NAME-2, NAME-3 ... that no session has."""
