@@ -207,6 +207,8 @@ class Classifier:
             exit_code=meant.exit_code,
             before=reading.before,
             quoted=_quoted(reading),
+            said_at=reading.said_at,
+            place_at=_line_of(own, reading),
         )
 
     def _user_code(self, block: Block) -> Frame | None:
@@ -388,6 +390,15 @@ def _quoted(reading: Reading) -> bool:
     if reading.block.indent >= MIN_MARGIN or (reading.shape and _MARGIN.match(reading.shape)):
         return True
     return any(announces_quote(text) for text in reading.before[-2:])
+
+
+def _line_of(frame: Frame | None, reading: Reading) -> int:
+    """The number of the last line that names the frame; 0 where none does as Python would."""
+    if frame is None:
+        return 0
+    words = f'"{frame.file}", line {frame.line}'
+    pairs = zip(reversed(reading.lines), reversed(reading.numbers), strict=True)
+    return next((number for text, number in pairs if words in text), 0)
 
 
 def _truncated(reading: Reading) -> bool:

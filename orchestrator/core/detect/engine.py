@@ -103,6 +103,11 @@ class Engine:
                 return found + self._hold(data[start:])
         return found
 
+    def pass_over(self, chunk: bytes) -> None:
+        """Counts the bytes and lines of a log's beginning that is not to be read."""
+        self._number += chunk.count(b"\n")
+        self._offset += len(chunk)
+
     def quiet(self) -> list[Finding]:
         """Called when 250 ms passed without a byte: ends the blocks that are complete."""
         found = self._unhold(LAST_OF_QUIET_BYTES)

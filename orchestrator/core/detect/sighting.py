@@ -50,6 +50,10 @@ class Reading:
     last_number: int = 0
     before: tuple[str, ...] = ()
     lines: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of the lines, in the log."""
+    said_at: int = 0
+    """Number of the line that names its newest exception; 0 before there is one."""
     echoed: bool = False
     """Later lines carry a log level too: somebody passes on what the program printed."""
     shape: str = ""
@@ -76,6 +80,9 @@ class Sighting:
     """From a launcher's table: how the rank named in it ended."""
     before: tuple[str, ...] = ()
     """The lines just above a block."""
+    said_at: int = 0
+    place_at: int = 0
+    """Numbers of the lines that name a block's exception, and its innermost own frame; or 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -376,7 +376,9 @@ class _Court:
             references=known.references,
             findings=self._findings(root, fatal),
             traceback=finding.traceback,
-            evidence=(*_evidence(finding, fatal), *self._compiling(finding))[:MAX_EVIDENCE_LINES],
+            evidence=(*_evidence(root, finding, fatal), *self._compiling(finding))[
+                :MAX_EVIDENCE_LINES
+            ],
             certainty=Certainty.LIKELY if finding.truncated else certainty,
             certainty_reason="the log was cut" if finding.truncated else "",
             ends=finding.ends or "process",
@@ -528,15 +530,21 @@ def _role(item: Sighting, root: Sighting, fatal: Sequence[Sighting]) -> Role:
     return Role.CASCADE if item.finding.line >= root.finding.line else item.finding.role
 
 
-def _evidence(finding: Finding, fatal: Sequence[Sighting]) -> tuple[str, ...]:
-    lines = [f"{finding.line}: {finding.text}"] if finding.line else [finding.text]
-    if finding.in_app_frame is not None:
-        frame = finding.in_app_frame
-        lines.append(f"{finding.line}: {frame.file}:{frame.line} in {frame.function}")
+def _evidence(root: Sighting, finding: Finding, fatal: Sequence[Sighting]) -> tuple[str, ...]:
+    said_at, place_at = root.said_at, root.place_at
+    if finding is not root.finding:
+        said_at = place_at = 0
+    lines = [_numbered(said_at or finding.line, finding.text)]
+    if (frame := finding.in_app_frame) is not None:
+        place = f"{frame.file}:{frame.line} in {frame.function}"
+        lines.append(_numbered(place_at or finding.line, place))
     for item in fatal:
-        entry = (
-            f"{item.finding.line}: {item.finding.text}" if item.finding.line else item.finding.text
-        )
+        entry = _numbered(item.said_at or item.finding.line, item.finding.text)
         if entry not in lines:
             lines.append(entry)
     return tuple(line[:300] for line in lines[:MAX_EVIDENCE_LINES])
+
+
+def _numbered(line: int, text: str) -> str:
+    """A text with the number of its line in the log; without one where it is not from there."""
+    return f"{line}: {text}" if line else text

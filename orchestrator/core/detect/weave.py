@@ -121,9 +121,12 @@ class Weaver:
             if answer is Offer.TAKEN:
                 if reading.shape and text != line.rest:
                     self._shape = reading.shape
+                if reading.block.part.exception and reading.block.part.message[-1:] == [text]:
+                    reading.said_at = reading.said_at if _goes_on(reading) else line.number
                 reading.last_number = line.last_number
                 if len(reading.lines) < MAX_TEXT_LINES:
                     reading.lines.append(line.text)
+                    reading.numbers.append(line.number)
                 reading.echoed = reading.echoed or bool(line.prefix.level)
                 return True, closed
             if answer is Offer.ENDED:
@@ -220,12 +223,18 @@ class Weaver:
             last_number=line.last_number,
             before=tuple(item.text for item in self._recent),
             lines=[line.text],
+            numbers=[line.number],
         )
         same = [
             item for item in self._recent if item.prefix.key == prefix.key or not item.prefix.key
         ]
         _name_context(reading, list(same)[-2:])
         return reading
+
+
+def _goes_on(reading: Reading) -> bool:
+    """Whether the line taken last only continues a message."""
+    return len(reading.block.part.message) > 1
 
 
 def _newest_first(reading: Reading) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.core.explain.telling import lasted
 
 Document = Mapping[str, Any]
+AROUND_LINES = 10
 
 
 def text(said: Document) -> str:
@@ -102,8 +103,15 @@ def _sections(said: Document) -> Iterator[tuple[str, list[str]]]:
         yield "See", list(said["references"])
     if said["evidence"]:
         attempt = said["log"]["attempt"]
-        where = f"orch logs {said['run']} --attempt {attempt}"
-        yield f"Evidence (lines of `{where}`)", list(said["evidence"])
+        where = f"orch logs {said['run']} --attempt {attempt} --raw"
+        yield f"Evidence (lines of `{where}`)", [*said["evidence"], *_around(where, said)]
+
+
+def _around(where: str, said: Document) -> Iterator[str]:
+    """The command that prints the log around the evidence."""
+    if line := said["log"]["line"]:
+        first, last = max(1, line - AROUND_LINES), line + AROUND_LINES
+        yield f"{where} | sed -n '{first},{last}p;{last}q'"
 
 
 def _tried(one: Document) -> str:

@@ -205,6 +205,22 @@ def test_numbers_of_lines_count_what_was_not_read() -> None:
     assert max(item.line for item in verdict.findings) == 4 * 60_000 + 2
 
 
+def test_evidence_names_the_lines_of_the_log_that_say_it() -> None:
+    """The exception and the user's own frame stand with the numbers of their very lines."""
+    verdict = diagnose([b"step 1\n" * 5 + CRASH])
+    assert verdict.line == 6
+    assert verdict.evidence == ("9: KeyError: 'labels'", "7: /srv/app/train.py:88 in step")
+
+
+def test_lines_and_bytes_that_were_passed_over_are_counted() -> None:
+    """A daemon that reads only a log's newest part names lines by their numbers in the whole."""
+    engine = Engine()
+    engine.pass_over(b"step 1\nstep 2\n")
+    engine.feed(CRASH)
+    (finding,) = engine.quiet()
+    assert (finding.line, finding.offset, engine.close().line) == (3, 14, 3)
+
+
 def test_line_without_an_end_does_not_grow() -> None:
     """A program that never ends its line costs no more than the longest line that is kept."""
     engine = Engine()

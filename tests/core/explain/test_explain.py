@@ -173,3 +173,13 @@ def test_markdown_cannot_be_broken_by_the_traceback() -> None:
     assert "````text\n```\n# not a heading\n```\n````" in page
     assert "`1970-01-12" in page
     assert page.startswith("### run 5 of dflash: torch.compile race\n")
+
+
+def test_evidence_is_found_again_by_its_line() -> None:
+    """The command that prints the log around the evidence stands below it, in both forms."""
+    said = explain(story())
+    line = said["log"]["line"]
+    around = f"--raw | sed -n '{line - 10},{line + 10}p;{line + 10}q'"
+    assert around in text(said)
+    assert around in markdown(said)
+    assert [one.split(":")[0] for one in said["evidence"]] == [str(line)]
