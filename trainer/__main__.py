@@ -9,7 +9,8 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from trainer.config import ConfigError, load
+from trainer.config import ConfigError
+from trainer.configfile import load
 from trainer.launch import launch, needed
 
 RACE = """--layout threads-naive runs small drafters on noise as threads of one process, as
@@ -50,6 +51,10 @@ def _train(arguments: list[str]) -> int:
     parser.add_argument(
         "--fresh", action="store_true", help="remove the checkpoints in checkpoint_dir first"
     )
+    parser.add_argument(
+        "--profile", action="store_true",
+        help="write where the time of three steps goes, beside the checkpoints",
+    )  # fmt: skip
     race = parser.add_argument_group("the race on purpose", RACE)
     race.add_argument("--layout", choices=("processes", "threads-naive"), default="processes")
     race.add_argument(
@@ -69,13 +74,13 @@ def _train(arguments: list[str]) -> int:
             return _race(config, chosen)
         if needed(config):
             return launch(arguments, config)
-        return _run(config, resume=chosen.resume, fresh=chosen.fresh)
+        return _run(config, chosen)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _run(config: object, *, resume: bool, fresh: bool) -> int:
+def _run(config: object, chosen: argparse.Namespace) -> int:
     from trainer import train
     from trainer.attempt import start_of
     from trainer.checkpoint import CheckpointError
@@ -87,8 +92,9 @@ def _run(config: object, *, resume: bool, fresh: bool) -> int:
     from trainer.words import WordsError
 
     assert isinstance(config, Config)
+    start = start_of(config, resume=chosen.resume, fresh=chosen.fresh, profile=chosen.profile)
     try:
-        return train.main(config, start_of(config, resume=resume, fresh=fresh))
+        return train.main(config, start)
     except (TargetError, CorpusError, WordsError) as error:
         raise ConfigError(str(error)) from error
     except (TrainingError, CheckpointError, PeerLostError) as error:

@@ -14,7 +14,8 @@ from types import FrameType
 from typing import Any
 
 from trainer import checkpoint
-from trainer.config import Config, ConfigError, dump
+from trainer.config import Config, ConfigError
+from trainer.configfile import dump
 
 DEFAULT_SIGNAL = int(signal.SIGTERM)
 """Said by a process that stops because another one was told to."""
@@ -62,9 +63,12 @@ class Start:
     must_resume: bool
     """--resume was given: having nothing to resume from is an error."""
     fresh: bool
+    profile: bool = False
 
 
-def start_of(config: Config, *, resume: bool, fresh: bool) -> Start:
+def start_of(
+    config: Config, *, resume: bool = False, fresh: bool = False, profile: bool = False
+) -> Start:
     """Read the launcher's variables: ORCH_RUN_DIR, and ORCH_ATTEMPT above 1 resumes."""
     run = os.environ.get("ORCH_RUN_DIR")
     attempt = os.environ.get("ORCH_ATTEMPT", "1")
@@ -75,6 +79,7 @@ def start_of(config: Config, *, resume: bool, fresh: bool) -> Start:
         resume=resume or (attempt.isdigit() and int(attempt) > 1),
         must_resume=resume,
         fresh=fresh,
+        profile=profile,
     )
 
 
@@ -108,6 +113,11 @@ def check_same(config: Config, saved: dict[str, Any], path: Path) -> None:
                 f"{part}: differs from that of {path}; resume with the saved one "
                 f"({path / 'config.json'}), or start anew with --fresh"
             )
+    if saved["optim"].get("kind", config.optim.kind) != config.optim.kind:
+        raise ConfigError(
+            f"optim.kind: {path} holds the state of {saved['optim']['kind']}; resume with it, or "
+            "start anew with --fresh"
+        )
 
 
 def _plain(value: Any) -> Any:

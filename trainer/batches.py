@@ -14,6 +14,7 @@ from trainer.config import Config
 from trainer.corpus import Document
 from trainer.headloss import Plan
 from trainer.packing import RowOrder
+from trainer.staging import Packed, pack
 from trainer.step import PackedBatch, pack_batch, plan_for
 
 
@@ -22,8 +23,12 @@ class Part:
     """One micro-batch: planned before the step, so that the denominator is known first."""
 
     batch: PackedBatch
+    members: list[list[int]]
+    """The documents of each row, in their order there."""
     plan: Plan
     """On the CPU."""
+    tables: Packed
+    """The plan's, on their way to the device."""
     drafted: int
     """Slots of the blocks that are kept."""
     pairs: int
@@ -71,11 +76,14 @@ class Batches:
         )
         block = config.drafter.block
         blocks = make_blocks(rows, anchor_BN, keep_BN, block, self._mask_token)
+        plan = plan_for(blocks, config.loss, self._device)
         return Part(
             batch=pack_batch(
                 rows, blocks, block=block, window=config.drafter.window, device=self._device
             ),
-            plan=plan_for(blocks, config.loss, self._device),
+            members=self._order.members(first, count),
+            plan=plan,
+            tables=pack(plan.tables(), self._device),
             drafted=int(keep_BN.sum()) * block,
             pairs=_pairs(rows, anchor_BN, keep_BN, block, config.drafter.window),
         )

@@ -1,16 +1,10 @@
-"""What a run is asked to do: frozen values, read from TOML and refused at the door.
+"""What a run is asked to do: every key, its default and its limits, as frozen values.
 
-It owns every key, its default and its limits. It imports no torch, opens only the one
-file it is given, and nobody re-checks a value after it.
+configfile.py reads them from TOML. Nobody re-checks a value after this. It imports no torch and
+opens no file.
 """
 
-import dataclasses
-import difflib
-import tomllib
-import types
-import typing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 
 class ConfigError(ValueError):
@@ -32,6 +26,8 @@ class TargetConfig:
     """How many target layers feed the drafter; 0: as many as the drafter has layers."""
     feature_layers: tuple[int, ...] = ()
     """Explicit layers instead of the evenly spread ones, counted from 0."""
+    feature_files: str = ""
+    """A folder that keeps the features, made there once; empty: they are made as they are used."""
 
     def __post_init__(self) -> None:
         _require(self.features >= 0, "features", "must be 0 or more")
@@ -120,8 +116,10 @@ class LossConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimConfig:
-    """AdamW with linear warm-up and a cosine to a tenth."""
+    """Linear warm-up, and a cosine to a tenth."""
 
+    kind: str = "adamw"
+    """`adamw`, or `muon`: matrices by Muon at the same rate, the rest by AdamW."""
     lr: float = 6e-4
     warmup: float = 0.04
     """Share of total_steps."""
@@ -133,8 +131,11 @@ class OptimConfig:
     rows: int = 1
     """Packed rows in a batch, on each rank."""
     accumulate: int = 1
+    recompute: bool = False
+    """Keep fewer activations of the feed-forward: less memory, a ninth more arithmetic."""
 
     def __post_init__(self) -> None:
+        _require(self.kind in ("adamw", "muon"), "kind", "must be adamw or muon")
         _require(self.lr > 0, "lr", "must be above 0")
         _require(0 <= self.warmup < 1, "warmup", "must be from 0 to below 1")
         _require(self.clip > 0, "clip", "must be above 0")
@@ -163,12 +164,22 @@ class LayoutConfig:
     targets: int = 0
     """Those that only run the target; 0: each drafter has the target beside it."""
     drafters: int = 1
+    target_hosts: int = 0
+    """The first so many hosts run targets only, and the others drafters only; 0: all are alike."""
     slots: int = 3
     """Batches of features that may wait for each drafter."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.targets <= 64, "targets", "must be 0 to 64")
         _require(self.drafters >= 1, "drafters", "must be 1 or more")
+        _require(
+            self.target_hosts == 0 or (self.target_hosts > 0 and self.targets > 0),
+            "target_hosts",
+            "must be 0, or a number of hosts with layout.targets on each",
+        )
+        _require(
+            self.targets * max(1, self.target_hosts) <= 200, "targets", "must be 200 in all or less"
+        )
         _require(1 <= self.slots <= 62, "slots", "must be 1 to 62")
 
 
@@ -207,98 +218,12 @@ class Config:
             "compile",
             "must be auto, off, inductor, aot_eager or eager",
         )
+        _require(
+            not (self.target.feature_files and self.layout.targets),
+            "target.feature_files",
+            "needs layout.targets = 0: nothing is left for them to do",
+        )
         _require(self.peak_tflops > 0, "peak_tflops", "must be above 0")
         _require(self.threads >= 0, "threads", "must be 0 (torch's choice) or more")
         _require(self.log_every >= 1, "log_every", "must be 1 or more")
         _require(self.eval_every >= 1, "eval_every", "must be 1 or more")
-
-
-def load(path: Path, settings: tuple[str, ...] = ()) -> Config:
-    """Read `path`, lay the `key=value` settings over it, and check all of it.
-
-    Raises ConfigError, which names the file or the setting, and the key.
-    """
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be read ({error.strerror}); give --config a file"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
-    origin: dict[str, str] = {}
-    for setting in settings:
-        _lay_over(tree, setting, origin)
-    return typing.cast(Config, _build(Config, tree, "", str(path), origin))
-
-
-def dump(config: object) -> dict[str, object]:
-    """The whole configuration as plain values, to be saved beside a checkpoint."""
-    return dataclasses.asdict(typing.cast(Config, config))
-
-
-def from_saved(tree: dict[str, object]) -> Config:
-    """A configuration as `dump` gave it and a checkpoint keeps it. Raises ConfigError."""
-    return typing.cast(Config, _build(Config, tree, "", "the checkpoint's config.json", {}))
-
-
-def _lay_over(tree: dict[str, object], setting: str, origin: dict[str, str]) -> None:
-    key, equals, text = setting.partition("=")
-    key = key.strip()
-    if not equals or not key:
-        raise ConfigError(f"--set {setting}: must be key=value")
-    branch = tree
-    *parents, leaf = key.split(".")
-    for parent in parents:
-        below = branch.setdefault(parent, {})
-        if not isinstance(below, dict):
-            raise ConfigError(f"--set {setting}: {key}: {parent} is a value, not a section")
-        branch = below
-    branch[leaf] = _value_of(text.strip())
-    origin[key] = f"--set {setting}"
-
-
-def _value_of(text: str) -> object:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _build(
-    kind: type, tree: dict[str, object], prefix: str, path: str, origin: dict[str, str]
-) -> object:
-    hints = typing.get_type_hints(kind)
-    values: dict[str, object] = {}
-    for name, value in tree.items():
-        key = prefix + name
-        where = origin.get(key, path)
-        if name not in hints:
-            near = difflib.get_close_matches(name, hints, n=1)
-            hint = f"the nearest is {prefix}{near[0]}" if near else f"known are {', '.join(hints)}"
-            raise ConfigError(f"{where}: {key}: unknown key; {hint}")
-        hint_type = hints[name]
-        if dataclasses.is_dataclass(hint_type):
-            if not isinstance(value, dict):
-                raise ConfigError(f"{where}: {key}: is a section of keys, not a value")
-            values[name] = _build(typing.cast(type, hint_type), value, key + ".", path, origin)
-        else:
-            values[name] = _checked(value, hint_type, f"{where}: {key}")
-    try:
-        return kind(**values)
-    except ValueError as error:
-        key = prefix + str(error).partition(":")[0]
-        raise ConfigError(f"{origin.get(key, path)}: {prefix}{error}") from error
-
-
-def _checked(value: object, wanted: object, where: str) -> object:
-    if isinstance(wanted, types.GenericAlias):
-        if isinstance(value, list) and all(type(item) is int for item in value):
-            return tuple(value)
-        raise ConfigError(f"{where}: must be a list of whole numbers, not {value!r}")
-    if wanted is float and type(value) is int:
-        return float(value)
-    if type(value) is not wanted:
-        words = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-        raise ConfigError(f"{where}: must be {words[typing.cast(type, wanted)]}, not {value!r}")
-    return value

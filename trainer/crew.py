@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainer.config import Config, ConfigError
+from trainer.config import Config, ConfigError, LayoutConfig
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup, Work
@@ -51,29 +51,68 @@ class Place:
         return Place(rank=rank, size=size, local_rank=local)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Who does what, from the layout and the place alone."""
+
+    serves: bool
+    """Whether this process runs the target for others."""
+    host: int
+    number: int
+    """Its number among the targets that feed the same drafters, or among all drafters."""
+    targets: int
+    """How many targets feed a drafter, and how many drafters they feed."""
+    fed: int
+    makers: int
+    """All targets of the run, and this one's number among them."""
+    maker: int
+    ranks: list[int]
+    """Of the drafters."""
+
+    @staticmethod
+    def of(layout: LayoutConfig, place: Place) -> "Roles":
+        """Every host alike, or the first `target_hosts` with targets alone. Raises ConfigError."""
+        apart = layout.target_hosts > 0
+        each = layout.drafters if apart else layout.targets + layout.drafters
+        first = layout.target_hosts * layout.targets
+        if place.size <= first or (place.size - first) % each:
+            before = f"{layout.targets} on each of the target_hosts and " if apart else ""
+            raise ConfigError(
+                f"layout: {layout.targets} targets and {layout.drafters} drafters on each host, "
+                f"but {place.size} processes were started: start {before}{each} on each host"
+            )
+        hosts = (place.size - first) // each
+        if apart and place.rank < first:
+            return Roles(
+                serves=True, host=place.rank // layout.targets, number=place.rank, targets=first,
+                fed=place.size - first, makers=first, maker=place.rank,
+                ranks=list(range(first, place.size)),
+            )  # fmt: skip
+        host, local = divmod(place.rank - first, each)
+        served = 0 if apart else layout.targets
+        serves = local < served
+        return Roles(
+            serves=serves, host=host + layout.target_hosts,
+            number=local if serves else host * layout.drafters + local - served,
+            targets=first if apart else served,
+            fed=place.size - first if apart else layout.drafters,
+            makers=first if apart else hosts * served, maker=host * served + local,
+            ranks=[r for r in range(first, place.size) if (r - first) % each >= served],
+        )  # fmt: skip
+
+
 class Crew:
     """The processes of a run, seen from one of them."""
 
     def __init__(self, config: Config, place: Place) -> None:
-        layout = config.layout
-        each = layout.targets + layout.drafters
-        if place.size % each:
-            raise ConfigError(
-                f"layout: {layout.targets} targets and {layout.drafters} drafters on each host, "
-                f"but {place.size} processes were started: start {each} on each host"
-            )
+        roles = Roles.of(config.layout, place)
         self.place = place
-        self.hosts = place.size // each
-        self.targets, self.local_drafters = layout.targets, layout.drafters
-        self.drafters = self.hosts * layout.drafters
-        self.host = place.rank // each
-        local = place.rank % each
-        self.serves = local < layout.targets
-        """Whether this process runs the target for others."""
-        self.number = local if self.serves else self.host * layout.drafters + local - self.targets
-        """Its number among the targets of this host, or among all drafters."""
+        self.serves, self.host, self.number = roles.serves, roles.host, roles.number
+        self.targets, self.fed = roles.targets, roles.fed
+        self.makers, self.maker = roles.makers, roles.maker
+        self.drafters = len(roles.ranks)
         self.leads = not self.serves and self.number == 0
-        self._ranks = [r for r in range(place.size) if r % each >= layout.targets]
+        self._ranks = roles.ranks
         self._groups: list[ProcessGroup] = []
         self._works: list[Work] = []
 
@@ -164,6 +203,30 @@ class Crew:
             works.append(work)
 
         self._met(begin)
+
+    def spread(self, tensors: Sequence[Tensor], fill: Callable[[int], None]) -> None:
+        """Fill each tensor by its number on one drafter, and give it to all."""
+        works: list[Work] = []
+        for number, tensor in enumerate(tensors):
+            owner = number % self.drafters
+            if owner == self.number:
+                fill(number)
+            if self.drafters > 1:
+                works += self._given(tensor, owner)
+        for work in works:
+            self._met(work.wait)
+
+    def _given(self, x: Tensor, owner: int) -> "list[Work]":
+        works: list[Work] = []
+
+        def begin() -> None:
+            source = self._ranks[owner]
+            work = dist.broadcast(x, src=source, group=self._groups[1], async_op=True)
+            assert work is not None
+            works.append(work)
+
+        self._met(begin)
+        return works
 
     def finish_sums(self) -> None:
         """Wait for the sums that were begun (on CUDA the stream does, not the host)."""

@@ -80,7 +80,7 @@ class DecoderLayer(nn.Module):
             q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
         )
         x_BSh = x_BSh + self.wo(join_heads(mixed))
-        out: Tensor = x_BSh + self.ffn(self.post_norm(x_BSh))
+        out: Tensor = self.ffn(x_BSh, self.post_norm(x_BSh))
         return out
 
 

@@ -8,7 +8,7 @@ H heads, K key-value heads, D head width.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -38,44 +38,59 @@ class DraftLayer(nn.Module):
         self.post_norm = RMSNorm(shape.hidden, shape.eps)
         self.ffn = FeedForward(shape.hidden, shape.ffn)
 
-    def keys_values(self, y_BTh: Tensor, table: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Keys and values [B, K, T, D] of context features or of normed block states."""
-        k, v = self.wkv(y_BTh).chunk(2, dim=-1)
+    def queries(self, q_BQm: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+        """Queries [B, H, Q, D] of projected block states."""
+        return rotate(self.q_norm(split_heads(q_BQm, self.head_dim)), table)
+
+    def keys_values(self, kv_BTm: Tensor, table: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Keys and values [B, K, T, D] of projected context features or block states."""
+        k, v = kv_BTm.chunk(2, dim=-1)
         return (
             rotate(self.k_norm(split_heads(k, self.head_dim)), table),
             split_heads(v, self.head_dim),
         )
 
     def mix(
-        self,
-        x_BQh: Tensor,
-        y_BQh: Tensor,
-        key: Tensor,
-        value: Tensor,
-        table: tuple[Tensor, Tensor],
-        attend: Attend,
-    ) -> Tensor:
-        """Attend from the normed block states `y` and finish the layer on `x`."""
-        q = rotate(self.q_norm(split_heads(self.wq(y_BQh), self.head_dim)), table)
+        self, x_BQh: Tensor, q: Tensor, key: Tensor, value: Tensor, attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """`x` with what its queries attend to, and that behind the norm of the feed-forward."""
         x_BQh = x_BQh + self.wo(join_heads(attend(q, key, value)))
-        out: Tensor = x_BQh + self.ffn(self.post_norm(x_BQh))
-        return out
+        return x_BQh, self.post_norm(x_BQh)
 
-    def forward(
-        self,
-        x_BQh: Tensor,
-        context_BSh: Tensor,
-        block_table: tuple[Tensor, Tensor],
-        whole_table: tuple[Tensor, Tensor],
-        attend: Attend,
-    ) -> Tensor:
-        """One layer over whole context and blocks, as in training.
+    def attended(
+        self, x_BQh: Tensor, q_BQm: Tensor, kv_BTm: Tensor, block_table: tuple[Tensor, Tensor],
+        whole_table: tuple[Tensor, Tensor], attend: Attend,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """From the projections over whole context and blocks to `mix`: what is compiled."""
+        key, value = self.keys_values(kv_BTm, whole_table)
+        return self.mix(x_BQh, self.queries(q_BQm, block_table), key, value, attend)
+
+    def project(self, context_BSh: Tensor, x_BQh: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries of the block states, and keys and values of context and block states.
 
         The context is not passed through the input norm; both go through one product.
         """
         y_BQh = self.input_norm(x_BQh)
-        key, value = self.keys_values(torch.cat((context_BSh, y_BQh), dim=1), whole_table)
-        return self.mix(x_BQh, y_BQh, key, value, block_table, attend)
+        return self.wq(y_BQh), self.wkv(torch.cat((context_BSh, y_BQh), dim=1))
+
+    def project_noise(
+        self, context_BSh: Tensor, x_BQh: Tensor, block: int
+    ) -> tuple[Tensor, Tensor]:
+        """`project` of noise: of each block only the anchor differs, so the rest is one row."""
+        num, length = context_BSh.shape[:2]
+        anchor_nh = x_BQh.unflatten(1, (-1, block))[:, :, 0].flatten(0, 1)
+        y_nh = self.input_norm(torch.cat((anchor_nh, x_BQh[0, 1:2])))
+        kv = self.wkv(torch.cat((context_BSh.flatten(0, 1), y_nh)))
+        kv_BSm = kv[: num * length].unflatten(0, (num, length))
+        kv_BQm = _laid_out(kv[num * length :], num, block)
+        return _laid_out(self.wq(y_nh), num, block), torch.cat((kv_BSm, kv_BQm), dim=1)
+
+
+def _laid_out(x_nm: Tensor, rows: int, block: int) -> Tensor:
+    """Each block's anchor and then the last row again and again, [B, Q, m]."""
+    anchor_BN1m = x_nm[:-1].view(rows, -1, 1, x_nm.shape[-1])
+    rest = x_nm[-1].expand(rows, anchor_BN1m.shape[1], block - 1, -1)
+    return torch.cat((anchor_BN1m, rest), dim=2).flatten(1, 2)
 
 
 class Drafter(nn.Module):
@@ -88,10 +103,10 @@ class Drafter(nn.Module):
         self.hidden_norm = RMSNorm(shape.hidden, shape.eps)
         self.layers = nn.ModuleList(DraftLayer(shape) for _ in range(num_layers))
         self.norm = RMSNorm(shape.hidden, shape.eps)
-        self._layer: Callable[..., Tensor] = DraftLayer.forward
+        self._attended: Callable[..., tuple[Tensor, Tensor]] = DraftLayer.attended
 
     def compile_layers(self, backend: str = "inductor") -> None:
-        """Compile one layer for all of them: one graph for each shape and gradient mode.
+        """Compile one layer's attention for all: one graph for each shape and gradient mode.
 
         A recompilation beyond the limit fails instead of running the dense attention.
         """
@@ -99,8 +114,8 @@ class Drafter(nn.Module):
 
         config.recompile_limit = 64
         config.fail_on_recompile_limit_hit = True
-        self._layer = torch.compile(
-            DraftLayer.forward, dynamic=False, fullgraph=True, backend=backend
+        self._attended = torch.compile(
+            DraftLayer.attended, dynamic=False, fullgraph=True, backend=backend
         )
 
     def stack(self) -> list[DraftLayer]:
@@ -113,28 +128,54 @@ class Drafter(nn.Module):
         return out
 
     def forward(
-        self,
-        noise_BQh: Tensor,
-        features_BSF: Tensor,
-        context_position_BS: Tensor,
-        block_position_BQ: Tensor,
-        attend: Attend,
-    ) -> Tensor:
-        """Hidden states [B, Q, h] of every slot, before the final norm."""
-        dtype = noise_BQh.dtype
+        self, noise_BQh: Tensor, features_BSF: Tensor, context_position_BS: Tensor,
+        block_position_BQ: Tensor, attend: Attend, *, block: int = 0, row_M: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Hidden states before the final norm: of every slot [B, Q, h], or of `row_M` [M, h].
+
+        With `block`, the noise of each block is its anchor and then always the same row.
+        """
         context_BSh = self.context(features_BSF)
         position_BT = torch.cat((context_position_BS, block_position_BQ), dim=1)
-        whole = rope_table(self.shape, position_BT, dtype)
+        whole = rope_table(self.shape, position_BT, noise_BQh.dtype)
         length = context_position_BS.shape[1]
-        block = (whole[0][:, :, length:], whole[1][:, :, length:])
+        table = (whole[0][:, :, length:], whole[1][:, :, length:])
         x_BQh = noise_BQh
-        if self._layer is not DraftLayer.forward and torch.is_grad_enabled():
-            # The first layer needs no gradient of its input, but a graph of its own would cost
-            # ten seconds of a cold start; this costs half a percent of a step.
-            x_BQh = x_BQh.detach().requires_grad_()
-        for layer in self.layers:
-            x_BQh = self._layer(layer, x_BQh, context_BSh, block, whole, attend)
+        for number, layer in enumerate(self.stack()):
+            if number == 0 and block:
+                projected = layer.project_noise(context_BSh, x_BQh, block)
+            else:
+                projected = layer.project(context_BSh, x_BQh)
+            if number == 0 and torch.is_grad_enabled():
+                # The first layer needs no gradient of its input, but compiled code would need a
+                # graph of its own for that.
+                x_BQh = x_BQh.detach().requires_grad_()
+            x_BQh, z_BQh = self._attended(layer, x_BQh, *projected, table, whole, attend)
+            if number == len(self.layers) - 1 and row_M is not None:
+                # Nothing but the loss reads the last layer: only its slots go on.
+                return layer.ffn(chosen(x_BQh, row_M), chosen(z_BQh, row_M))
+            x_BQh = layer.ffn(x_BQh, z_BQh)
         return x_BQh
+
+
+def chosen(x_BQh: Tensor, row_M: Tensor) -> Tensor:
+    """Rows of the flattened `x` [M, h]; a row named twice must get no gradient."""
+    out: Tensor = _Chosen.apply(x_BQh.flatten(0, 1), row_M)
+    return out
+
+
+class _Chosen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x_Rh: Tensor, row_M: Tensor) -> Tensor:
+        ctx.save_for_backward(row_M)
+        ctx.size = len(x_Rh)
+        return x_Rh.index_select(0, row_M)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,), (row_M,) = grads, ctx.saved_tensors
+        # A copy, where autograd's own would add, which on CUDA needs atomic additions.
+        return grad.new_zeros(ctx.size, grad.shape[1]).index_copy_(0, row_M, grad), None
 
 
 def new_drafter(

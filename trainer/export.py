@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer import checkpoint
-from trainer.config import Config, ConfigError, from_saved
+from trainer.config import Config, ConfigError
 from trainer.drafter import Drafter
 from trainer.hf import LAYER_PLACES, halves
 from trainer.layers import Shape
 from trainer.pair import Pair
-from trainer.targets import feature_layers, load_target, mask_token
+from trainer.restore import restore
 
 OUTER = ("fc.weight", "hidden_norm.weight", "norm.weight")
 MAX_POSITIONS = 40960
@@ -38,21 +37,13 @@ class Exported:
 def export(source: Path, out: Path) -> Exported:
     """Write the drafter of the checkpoint `source`, or of the best one in that folder.
 
-    Raises ConfigError where there is none, or the target is not where it was.
+    Raises ConfigError and TargetError as `restore`.
     """
-    path = source
-    if not (path / "manifest.json").is_file():
-        found = checkpoint.best(source) or checkpoint.newest_valid(source, print)
-        if found is None:
-            raise ConfigError(f"--checkpoint: {source}: holds no valid checkpoint")
-        path = found
-    state, saved = checkpoint.load(path)
-    config = from_saved(saved)
-    pair = _pair(config, state)
-    write(pair, config, out)
-    check(pair, out)
-    count = sum(parameter.numel() for parameter in pair.drafter.parameters())
-    return Exported(folder=out, step=state["step"], weights=count)
+    found = restore(source, ends_only=True)
+    write(found.pair, found.config, out)
+    check(found.pair, out)
+    count = sum(parameter.numel() for parameter in found.pair.drafter.parameters())
+    return Exported(folder=out, step=found.step, weights=count)
 
 
 def write(pair: Pair, config: Config, out: Path) -> None:
@@ -165,17 +156,3 @@ def check(pair: Pair, folder: Path) -> None:
     for name, tensor in their_weights(pair.drafter).items():
         if not torch.equal(back[name], tensor.to(torch.bfloat16)):
             raise ConfigError(f"{folder}: weight {name} does not read back as written")
-
-
-def _pair(config: Config, state: dict[str, Any]) -> Pair:
-    target = load_target(config.target.path, torch.device("cpu"), torch.float32, ends_only=True)
-    layers = feature_layers(config, target)
-    drafter = Drafter(target.decoder.shape, config.drafter.layers, len(layers))
-    with torch.no_grad():
-        masters = state["optimizer"]["masters"]
-        for parameter, master in zip(drafter.parameters(), masters, strict=True):
-            parameter.copy_(master)
-    return Pair(
-        drafter=drafter, target=target, layers=layers, block=config.drafter.block,
-        window=config.drafter.window, mask_token=mask_token(config, target),
-    )  # fmt: skip

@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from trainer.attempt import StopFlag
-from trainer.batches import Batches
+from trainer.batches import Batches, Part
 from trainer.config import Config
 from trainer.corpus import Document
 from trainer.crew import Crew
 from trainer.pair import Pair
 from trainer.ring import Ring
 from trainer.schedule import schedule
-from trainer.step import Batch
-from trainer.targets import Target
 from trainer.walk import Sizes, document_features
+from trainer.wire import Receiver, Wire
 
 PATIENCE_S = 5
 """A process that waits for another one heeds a signal after so long."""
@@ -29,10 +28,10 @@ PATIENCE_S = 5
 class Feed(Protocol):
     """Features, in the order of schedule.py."""
 
-    def part(self, batch: Batch) -> Tensor:
+    def part(self, part: Part) -> Tensor:
         """Those of a training part [B, S, F]."""
 
-    def document(self, pair: Pair, document: Document, sizes: Sizes) -> Tensor:
+    def document(self, number: int, sizes: Sizes) -> Tensor:
         """Those of a held-out document [1, length, F]."""
 
     def close(self) -> None:
@@ -42,48 +41,57 @@ class Feed(Protocol):
 class OwnFeed:
     """The target beside the drafter."""
 
-    def __init__(self, target: Target, layers: tuple[int, ...]) -> None:
-        self._target, self._layers = target, layers
+    def __init__(self, pair: Pair, documents: list[Document]) -> None:
+        self._pair, self._documents = pair, documents
 
-    def part(self, batch: Batch) -> Tensor:
+    def part(self, part: Part) -> Tensor:
         """Run the target, no further than its last feature layer."""
+        batch = part.batch.to(self._pair.device)
         return part_features(
-            self._target, self._layers, batch.tokens_BS, batch.doc_BS, batch.context_position_BS
-        )
+            self._pair, batch.tokens_BS, batch.doc_BS, batch.context_position_BS
+        )  # fmt: skip
 
-    def document(self, pair: Pair, document: Document, sizes: Sizes) -> Tensor:
+    def document(self, number: int, sizes: Sizes) -> Tensor:
         """Run the target on one document."""
-        return document_features(pair, document, sizes)
+        return document_features(self._pair, self._documents[number], sizes)
 
     def close(self) -> None:
         """Nothing to end."""
 
 
 class RingFeed:
-    """Features that this host's targets lay down."""
+    """Features that targets lay down, of this host or by `receiver` of others."""
 
-    def __init__(self, ring: Ring, width: int, dtype: torch.dtype, stop: StopFlag) -> None:
+    def __init__(
+        self, ring: Ring, width: int, dtype: torch.dtype, device: torch.device, stop: StopFlag,
+        receiver: Receiver | None = None,
+    ) -> None:  # fmt: skip
         self.ring, self._width, self._dtype, self._stop = ring, width, dtype, stop
+        self._device, self._receiver = device, receiver
         self.count = 0
 
-    def part(self, batch: Batch) -> Tensor:
-        """The next item, which is this batch's."""
-        return self._next(batch.tokens_BS.shape, batch.tokens_BS.device)
+    def part(self, part: Part) -> Tensor:
+        """The next item, which is this part's."""
+        return self._next(part.batch.shape)
 
-    def document(self, pair: Pair, document: Document, sizes: Sizes) -> Tensor:
+    def document(self, number: int, sizes: Sizes) -> Tensor:
         """The next item, which is this document's."""
-        del document
-        return self._next((1, sizes.length), pair.device)
+        del number
+        return self._next((1, sizes.length))
 
     def close(self) -> None:
         """Let the targets go."""
         self.ring.close()
 
-    def _next(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    def _next(self, shape: tuple[int, ...]) -> Tensor:
         number, self.count = self.count, self.count + 1
-        return self.ring.take(
-            number, (*shape, self._width), self._dtype, device, patience(self._stop)
-        )
+        shape = (*shape, self._width)
+        return self.ring.take(number, shape, self._dtype, self._device, self._check)
+
+    def _check(self, seconds: float) -> None:
+        if self._receiver is not None:
+            self._receiver.check()
+        patience(self._stop)(seconds)
 
 
 class Patience(Protocol):
@@ -104,13 +112,12 @@ def patience(stop: StopFlag) -> Patience:
 
 
 @torch.no_grad()
-def part_features(
-    target: Target, layers: tuple[int, ...], tokens_BS: Tensor, doc_BS: Tensor, position_BS: Tensor
-) -> Tensor:
+def part_features(pair: Pair, tokens_BS: Tensor, doc_BS: Tensor, position_BS: Tensor) -> Tensor:
     """The target's features [B, S, F] of packed rows, on its device."""
-    _, features = target.decoder(
-        tokens_BS, doc_BS=doc_BS, position_BS=position_BS, feature_layers=layers, want_logits=False
-    )
+    _, features = pair.target.decoder(
+        tokens_BS, doc_BS=doc_BS, position_BS=position_BS, feature_layers=pair.layers,
+        want_logits=False,
+    )  # fmt: skip
     assert features is not None
     return features
 
@@ -124,7 +131,7 @@ class Server:
     pair: Pair
     batches: Batches
     documents: list[Document]
-    rings: dict[int, Ring]
+    rings: dict[int, Ring | Wire]
     """By the drafter's number among all."""
     stop: StopFlag
 
@@ -146,8 +153,8 @@ class Server:
                 rows = self.batches.rows(item.step, item.part, item.drafter)
                 device = self.pair.device
                 features = part_features(
-                    self.pair.target, self.pair.layers, rows.tokens_BS.to(device),
-                    rows.doc_BS.to(device), rows.position_BS.to(device),
+                    self.pair, rows.tokens_BS.to(device), rows.doc_BS.to(device),
+                    rows.position_BS.to(device),
                 )  # fmt: skip
             else:
                 features = document_features(self.pair, self.documents[item.document], sizes)

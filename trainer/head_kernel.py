@@ -14,21 +14,24 @@ BLOCK = 4096
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]  # triton is untyped
 def _statistics(  # type: ignore[no-untyped-def]  # the kernel's arguments have triton's own types
-    logits, label, norm, entropy, hit, vocab: tl.constexpr, BLOCK: tl.constexpr,
+    logits, label, norm, entropy, hit, vocab: tl.constexpr, DEEP: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocab
-    lane = tl.arange(0, BLOCK)
-    # Each lane keeps its own maximum, sum and place; they meet once, at the end.
-    best = tl.full([BLOCK], -1e38, tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
-    place = tl.zeros([BLOCK], tl.int32)
-    for start in range(0, vocab, BLOCK):
+    # Each lane keeps its own maximum, sum and place; they meet once, at the end. It takes
+    # several values at a time: one exponential more for all of them, not for each.
+    lane = tl.arange(0, DEEP)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    best = tl.full([LANES], -1e38, tl.float32)
+    total = tl.zeros([LANES], tl.float32)
+    place = tl.zeros([LANES], tl.int32)
+    for start in range(0, vocab, DEEP * LANES):
         at = start + lane
         x = tl.load(logits + at, mask=at < vocab, other=-float("inf")).to(tl.float32)
-        higher = tl.maximum(best, x)
-        total = total * tl.exp(best - higher) + tl.exp(x - higher)
-        place = tl.where(x > best, at, place)
+        high = tl.max(x, 0)
+        higher = tl.maximum(best, high)
+        total = total * tl.exp(best - higher) + tl.sum(tl.exp(x - higher[None, :]), 0)
+        first = tl.min(tl.where(x == high[None, :], at, vocab), 0)
+        place = tl.where(high > best, first, place)
         best = higher
     highest = tl.max(best, 0)
     log_sum = highest + tl.log(tl.sum(total * tl.exp(best - highest), 0))
@@ -62,7 +65,7 @@ def statistics(logits_RV: Tensor, label_R: Tensor) -> tuple[Tensor, Tensor, Tens
     entropy_R = torch.empty_like(norm_R)
     hit_R = torch.empty_like(norm_R, dtype=torch.bool)
     _statistics[(rows,)](
-        logits_RV, label_R, norm_R, entropy_R, hit_R, vocab=vocab, BLOCK=BLOCK, num_warps=8
+        logits_RV, label_R, norm_R, entropy_R, hit_R, vocab=vocab, DEEP=4, LANES=2048, num_warps=8
     )
     return norm_R, entropy_R, hit_R
 

@@ -25,7 +25,7 @@ class Plan:
     """The supervised slots of a batch, block after block, in chunks of whole blocks."""
 
     row_M: Tensor
-    """Position among the flattened slots [B * Q]; a padding entry repeats the first."""
+    """Position among the flattened slots [B * Q]; a padding entry is 0, which none else is."""
     label_M: Tensor
     weight_M: Tensor
     """exp(-(j-1)/gamma), and 0 for padding; D-PACE replaces it by its own."""
@@ -41,11 +41,18 @@ class Plan:
     denominator: float
     """What the summed loss is divided by, summed over ranks and accumulation first."""
 
+    def tables(self) -> list[Tensor]:
+        """What the loss reads of it on the device."""
+        return [self.row_M, self.label_M, self.owner_M, self.slot_M, self.weight_M]
+
+    def over(self, tables: list[Tensor]) -> "Plan":
+        """The same plan with its tables from elsewhere."""
+        row, label, owner, slot, weight = tables
+        return replace(self, row_M=row, label_M=label, weight_M=weight, owner_M=owner, slot_M=slot)
+
     def to(self, device: torch.device) -> "Plan":
         """The same plan with its tables on `device`, copied without waiting."""
-        tables = [self.row_M, self.label_M, self.owner_M, self.slot_M, self.weight_M]
-        row, label, owner, slot, weight = pack(tables, device).to(device)
-        return replace(self, row_M=row, label_M=label, weight_M=weight, owner_M=owner, slot_M=slot)
+        return self.over(pack(self.tables(), device).to(device))
 
 
 def plan_slots(blocks: Blocks, config: LossConfig, *, pad: bool) -> Plan:
@@ -75,7 +82,7 @@ def plan_slots(blocks: Blocks, config: LossConfig, *, pad: bool) -> Plan:
     weight_M = torch.exp(-slot_M.double() / config.gamma) * real_M
     kept = int((count_n > 0).sum())
     return Plan(
-        row_M=cell_M // num_slots * (num_slots + 1) + slot_M + 1,
+        row_M=(cell_M // num_slots * (num_slots + 1) + slot_M + 1) * real_M,
         label_M=blocks.label_BNj.flatten()[cell_M],
         weight_M=weight_M,
         owner_M=torch.cat(owners) if owners else torch.zeros(0, dtype=torch.long),

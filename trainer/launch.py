@@ -31,8 +31,12 @@ STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 def needed(config: Config) -> int:
     """How many processes are to be started here: 0 if this process is one of them, or alone."""
-    count = config.layout.targets + config.layout.drafters
+    count = _targets(config) + config.layout.drafters
     return count if count > 1 and "RANK" not in os.environ else 0
+
+
+def _targets(config: Config) -> int:
+    return config.layout.targets * max(1, config.layout.target_hosts)
 
 
 def launch(argv: list[str], config: Config) -> int:
@@ -40,7 +44,7 @@ def launch(argv: list[str], config: Config) -> int:
     count = needed(config)
     with tempfile.TemporaryDirectory(prefix="trainer-") as folder:
         members = [
-            Member(argv, number, count, Path(folder) / "rendezvous", config.layout.targets)
+            Member(argv, number, count, Path(folder) / "rendezvous", _targets(config))
             for number in range(count)
         ]
         return _watch(members)

@@ -5,7 +5,7 @@ divide or reduce them. On CUDA adamw_kernel.py does the same in one pass.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ class AdamW:
         self.config = config
         self.parameters = list(parameters)
         self.step_count = 0
-        self.masters = [_master(p) for p in self.parameters]
+        self.masters = [master_of(p) for p in self.parameters]
         self.firsts = [torch.zeros_like(m) for m in self.masters]
         self.seconds = [torch.zeros_like(m) for m in self.masters]
 
@@ -39,28 +39,31 @@ class AdamW:
 
         The norm stays on the device: nobody waits for it here.
         """
+        norm, scale = clipping(self.parameters, self.config.clip)
+        self.apply(lr, scale)
+        return norm
+
+    @torch.no_grad()
+    def apply(self, lr: float, scale: Tensor) -> None:
+        """Update by the gradients times `scale`, and drop them."""
         config = self.config
         self.step_count += 1
-        grads = [p.grad for p in self.parameters if p.grad is not None]
-        assert len(grads) == len(self.parameters), "a parameter got no gradient"
-        norm = torch.stack(_norms(grads, self.masters[0].dtype)).norm()
-        scale = (config.clip / (norm + 1e-6)).clamp(max=1.0)
         correction1 = 1 - config.beta1**self.step_count
         correction2 = 1 - config.beta2**self.step_count
         update = _update
         if self.parameters[0].is_cuda:
             from trainer.adamw_kernel import update
-        for parameter, grad, master, first, second in zip(
-            self.parameters, grads, self.masters, self.firsts, self.seconds, strict=True
+        for parameter, master, first, second in zip(
+            self.parameters, self.masters, self.firsts, self.seconds, strict=True
         ):
             decay = config.weight_decay if parameter.dim() > 1 else 0.0
+            assert parameter.grad is not None
             update(
-                parameter, grad, master, first, second, scale,
+                parameter, parameter.grad, master, first, second, scale,
                 step_size=lr / correction1, beta1=config.beta1, beta2=config.beta2,
                 eps=config.eps, keep=1 - lr * decay, correction2=correction2,
             )  # fmt: skip
             parameter.grad = None
-        return norm
 
     def state(self) -> dict[str, object]:
         """What a checkpoint needs."""
@@ -81,18 +84,29 @@ class AdamW:
             for mine, other in zip(getattr(self, name), saved, strict=True):
                 mine.copy_(other)
         for parameter, master in zip(self.parameters, self.masters, strict=True):
-            parameter.copy_(master)
+            write_back(parameter, master)
 
 
-def _master(parameter: nn.Parameter) -> Tensor:
+def clipping(parameters: Sequence[nn.Parameter], limit: float) -> tuple[Tensor, Tensor]:
+    """The norm of all gradients, and the factor that clips it to `limit`; both stay there."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    assert len(grads) == len(parameters), "a parameter got no gradient"
+    wide = torch.promote_types(grads[0].dtype, torch.float32)
+    # Without the dtype the norm of bfloat16 gradients would itself be rounded to bfloat16.
+    norm = torch.stack(list(torch._foreach_norm(grads, 2, dtype=wide))).norm()
+    return norm, (limit / (norm + 1e-6)).clamp(max=1.0)
+
+
+def master_of(parameter: nn.Parameter) -> Tensor:
+    """What the optimizer adds to: the parameter itself, or its float32 copy."""
     narrow = parameter.dtype in (torch.bfloat16, torch.float16)
     return parameter.detach().float() if narrow else parameter.detach()
 
 
-def _norms(grads: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    # Without the dtype the norm of bfloat16 gradients would itself be rounded to bfloat16.
-    norms: list[Tensor] = list(torch._foreach_norm(grads, 2, dtype=dtype))
-    return norms
+def write_back(parameter: nn.Parameter, master: Tensor) -> None:
+    """The parameter as its master is, rounded."""
+    if master.data_ptr() != parameter.data_ptr():
+        parameter.copy_(master)
 
 
 def _update(

@@ -31,14 +31,19 @@ class RowOrder:
 
     def batch(self, first: int, count: int) -> Rows:
         """Rows `first` to `first + count` of the endless sequence."""
-        return pack_rows([self._row(index) for index in range(first, first + count)], self._config)
+        members = self.members(first, count)
+        return pack_rows([[self._documents[i] for i in row] for row in members], self._config)
 
-    def _row(self, index: int) -> list[Document]:
+    def members(self, first: int, count: int) -> list[list[int]]:
+        """The documents of rows `first` to `first + count`."""
+        return [self._row(index) for index in range(first, first + count)]
+
+    def _row(self, index: int) -> list[int]:
         epoch = 0
         while index >= len(self.rows_of_epoch(epoch)):
             index -= len(self.rows_of_epoch(epoch))
             epoch += 1
-        return [self._documents[i] for i in self.rows_of_epoch(epoch)[index]]
+        return self.rows_of_epoch(epoch)[index]
 
     def _pack(self, order: list[int]) -> list[list[int]]:
         rows: list[list[int]] = []

@@ -12,14 +12,14 @@ import torch
 from trainer import attempt
 from trainer.attempt import Start, StopFlag
 from trainer.batches import Batches
-from trainer.config import Config, ConfigError
+from trainer.config import Config
 from trainer.corpus import Answers, Document, without_token
 from trainer.crew import Crew
 from trainer.drafter import Drafter, new_drafter, start_compilers
-from trainer.feed import Feed, OwnFeed, RingFeed, Server
+from trainer.feed import Feed, Server
 from trainer.pair import Pair
-from trainer.ring import Ring, RingError
 from trainer.runlog import RunLog
+from trainer.supply import feed_for
 from trainer.targets import Target, feature_layers, load_target, mask_token
 
 NAP_S = 0.05
@@ -73,18 +73,9 @@ def prepare(
         documents, config, mask, device, rank=0 if crew.serves else crew.number,
         ranks=crew.drafters,
     )  # fmt: skip
-    feed: Feed = OwnFeed(target, layers)
-    server = None
-    if apart:
-        width = len(layers) * target.decoder.shape.hidden
-        rings = _rings(config, crew, width, dtype, pinned=device.type == "cuda")
-        if crew.serves:
-            server = Server(
-                config=config, crew=crew, pair=pair, batches=batches, documents=held_out,
-                rings=rings, stop=stop,
-            )  # fmt: skip
-        else:
-            feed = RingFeed(rings[crew.number], width, dtype, stop)
+    feed, server = feed_for(
+        config, crew, pair, batches, (documents, held_out), dtype, stop
+    )  # fmt: skip
     return Ready(
         device=device, pair=pair, batches=batches, documents=held_out, feed=feed, server=server,
         resume_from=resume_from, compiled=backend != "off",
@@ -99,7 +90,10 @@ def _drafter(
     if crew.serves:
         with torch.device("meta"):  # its shape alone: it is trained elsewhere
             return Drafter(shape, layers, features)
-    return new_drafter(shape, layers, features, seed=config.seed, device=device, dtype=dtype)
+    drafter = new_drafter(shape, layers, features, seed=config.seed, device=device, dtype=dtype)
+    for layer in drafter.stack():
+        layer.ffn.recompute = config.optim.recompute
+    return drafter
 
 
 def _documents(
@@ -107,8 +101,8 @@ def _documents(
 ) -> tuple[list[Document], list[Document]]:
     """Training and held-out documents; those who run a target share the work."""
     maker = crew.serves or not crew.targets
-    share = crew.host * crew.targets + crew.number if crew.serves else crew.number
-    shares = crew.hosts * crew.targets or crew.drafters
+    share = crew.maker if crew.serves else crew.number
+    shares = crew.makers or crew.drafters
     found: list[list[Document]] = []
     for held_out in (False, True):
         answers = Answers(
@@ -122,27 +116,3 @@ def _documents(
             time.sleep(NAP_S)
         found.append(answers.read())
     return found[0], found[1]
-
-
-def _rings(
-    config: Config, crew: Crew, width: int, dtype: torch.dtype, *, pinned: bool
-) -> dict[int, Ring]:
-    """This host's rings: the drafter's own, or for a target all of them. Raises ConfigError."""
-    slots = config.layout.slots
-    size = config.optim.rows * config.corpus.row_tokens * width * dtype.itemsize
-    slot_bytes = -(-size // 4096) * 4096
-    try:
-        mine = None if crew.serves else Ring.make(slots, slot_bytes, pinned=pinned)
-        named = (crew.host, crew.number, mine.path if mine else "")
-        others = crew.gathered(named)
-        if mine:
-            rings = {crew.number: mine}
-        else:
-            rings = {
-                number: Ring.open(path, slots, slot_bytes, pinned=pinned)
-                for host, number, path in others
-                if path and host == crew.host
-            }
-    except RingError as error:
-        raise ConfigError(f"layout: {error}") from error
-    return rings

@@ -16,9 +16,13 @@ from torch import Tensor
 from trainer.config import OptimConfig
 from trainer.decoder import Decoder
 from trainer.layers import Shape
-from trainer.optim import AdamW, learning_rate
+from trainer.muon import Muon
+from trainer.optim import learning_rate
 from trainer.targets import BYTE_VOCAB, END, save_target
 from trainer.textfiles import read_texts
+
+SCHEDULE = 10_000
+"""Steps that the schedule is divided into, however many are taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class Recipe:
     out: Path
     source: str = "stdlib"
     steps: int = 3000
+    seconds: int = 0
+    """Train for so long instead of `steps`; the schedule follows the clock."""
     hidden: int = 96
     layers: int = 5
     heads: int = 4
@@ -35,7 +41,7 @@ class Recipe:
     ffn: int = 192
     length: int = 192
     batch: int = 16
-    lr: float = 4e-3
+    lr: float = 8e-3
     seed: int = 1
     threads: int = 0
 
@@ -46,30 +52,37 @@ def pretrain(recipe: Recipe) -> float:
         torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     decoder = Decoder(_shape(recipe))
-    for parameter in decoder.parameters():
-        if parameter.dim() == 2:
-            torch.nn.init.normal_(parameter, 0, 0.05)
-    optimizer = AdamW(decoder.parameters(), OptimConfig(lr=recipe.lr, weight_decay=0.1, clip=1.0))
+    _draw_weights(decoder)
+    config = OptimConfig(lr=recipe.lr, weight_decay=0.1)
+    optimizer = Muon(decoder.parameters(), config, plain=[decoder.embed.weight])
     train, held = _stream(recipe.source, held_out=False), _stream(recipe.source, held_out=True)
     count = sum(p.numel() for p in decoder.parameters())
     print(f"target of {count:,} weights; {len(train):,} bytes of text", flush=True)
     began = time.monotonic()
-    for step in range(recipe.steps):
+    share, step = 0.0, 0
+    while share < 1:
         loss = _nats(decoder, _windows(train, recipe, step))
         loss.backward()
-        optimizer.step(learning_rate(optimizer.config, step, recipe.steps))
-        if (step + 1) % 100 == 0 or step + 1 == recipe.steps:
-            spent = time.monotonic() - began
-            print(
-                f"step {step + 1}/{recipe.steps}  loss {float(loss.detach()):.4f}  {spent:.0f} s",
-                flush=True,
-            )
+        optimizer.step(learning_rate(config, round(share * SCHEDULE), SCHEDULE))
+        step, spent = step + 1, time.monotonic() - began
+        share = spent / recipe.seconds if recipe.seconds else step / recipe.steps
+        if step % 100 == 0 or share >= 1:
+            print(f"step {step}  loss {float(loss.detach()):.4f}  {spent:.0f} s", flush=True)
     with torch.no_grad():
         losses = [float(_nats(decoder, _windows(held, recipe, -1 - i))) for i in range(20)]
     mean = math.fsum(losses) / len(losses)
     save_target(recipe.out, decoder)
     print(f"held-out loss {mean:.4f} nats a byte; saved {recipe.out}", flush=True)
     return mean
+
+
+def _draw_weights(decoder: Decoder) -> None:
+    """Normal, 0.05; those that end a residual smaller with the depth."""
+    small = 0.05 * (2 * len(decoder.layers)) ** -0.5
+    for name, parameter in decoder.named_parameters():
+        if parameter.dim() == 2:
+            ends = name.endswith(("wo.weight", "down.weight"))
+            torch.nn.init.normal_(parameter, 0, small if ends else 0.05)
 
 
 def _shape(recipe: Recipe) -> Shape:

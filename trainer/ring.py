@@ -1,9 +1,10 @@
-"""Features on their way from the targets of a host to one of its drafters.
+"""Features on their way from targets to one drafter.
 
-A fixed ring of slots in memory that both map: no allocation, no collective, bounded. A
-target that finds no free slot waits (back-pressure), a drafter that finds none filled
-too. On CUDA the ring is pinned, so that both copies run beside the computation. It owns
-the ring and the count of time spent waiting; whose turn it is, is schedule.py's.
+A fixed ring of slots: no allocation, no collective, bounded. A target that finds no free slot
+waits (back-pressure), a drafter that finds none filled too. The slots lie on the drafter's GPU
+where its targets can open that (device_slots.py), else in memory that all map, pinned on CUDA so
+that both copies run beside the computation. It owns the words that say which slot is whose and
+the count of time spent waiting; whose turn it is, is schedule.py's.
 """
 
 import mmap
@@ -15,9 +16,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from trainer.device_slots import DeviceSlots
+
 HEADER = 4096
 CONSUMED, CLOSED, READY, SHARES = 0, 1, 2, 64
 MAX_SLOTS = SHARES - READY
+MAX_TARGETS = (HEADER // 8 - SHARES) // 2
 NAP_S = 0.0005
 
 
@@ -28,31 +32,22 @@ class RingError(RuntimeError):
 class Ring:
     """One drafter's ring: it is made by the drafter and opened by each target of its host."""
 
-    def __init__(self, handle: int, slots: int, slot_bytes: int, *, pinned: bool) -> None:
-        size = HEADER + slots * slot_bytes
-        self._map = mmap.mmap(handle, size)
+    def __init__(self, handle: int, slots: int, slot_bytes: int) -> None:
+        self._map = mmap.mmap(handle, HEADER + slots * slot_bytes)
         self._words = memoryview(self._map).cast("q")
         """Aligned words: each is stored whole, and the slot before the word that says so."""
         self._slots, self._slot_bytes, self._handle = slots, slot_bytes, handle
         self._memory = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._device: DeviceSlots | None = None
         self._leaving: tuple[int, torch.cuda.Event | None] | None = None
         self.waited_s = 0.0
-        if pinned:
-            _pin(self._memory)
 
     @staticmethod
-    def make(slots: int, slot_bytes: int, *, pinned: bool) -> "Ring":
-        """A new ring, its memory taken at once. Raises RingError where there is too little."""
-        size = HEADER + slots * slot_bytes
-        free = _available()
-        if size > free:
-            raise RingError(
-                f"a ring of {slots} slots needs {size} bytes of memory and {free} are free: lower "
-                "layout.slots, optim.rows or corpus.row_tokens"
-            )
+    def make(slots: int, slot_bytes: int) -> "Ring":
+        """A new ring, whose slots have no memory yet."""
         handle = os.memfd_create("drafter-ring")
-        os.posix_fallocate(handle, 0, size)
-        return Ring(handle, slots, slot_bytes, pinned=pinned)
+        os.ftruncate(handle, HEADER + slots * slot_bytes)
+        return Ring(handle, slots, slot_bytes)
 
     @property
     def path(self) -> str:
@@ -60,33 +55,69 @@ class Ring:
         return f"/proc/{os.getpid()}/fd/{self._handle}"
 
     @staticmethod
-    def open(path: str, slots: int, slot_bytes: int, *, pinned: bool) -> "Ring":
+    def open(path: str, slots: int, slot_bytes: int) -> "Ring":
         """Open the ring that another process made. Raises RingError."""
         try:
-            return Ring(os.open(path, os.O_RDWR), slots, slot_bytes, pinned=pinned)
+            return Ring(os.open(path, os.O_RDWR), slots, slot_bytes)
         except OSError as error:
             raise RingError(
                 f"a drafter's ring cannot be opened ({error}): targets and drafters of a host must "
                 "run as one user in one container"
             ) from error
 
+    def use_device(self, slots: DeviceSlots) -> None:
+        """Let the slots lie on the drafter's GPU."""
+        self._device = slots
+
+    def use_memory(self, *, pinned: bool, take: bool) -> None:
+        """Let the slots lie in memory; with `take`, which the maker gives, it is taken at once.
+
+        Raises RingError where there is too little.
+        """
+        self._device = None
+        size = HEADER + self._slots * self._slot_bytes
+        if take:
+            free = _available()
+            if size > free:
+                raise RingError(
+                    f"a ring of {self._slots} slots needs {size} bytes of memory and {free} are "
+                    "free: lower layout.slots, optim.rows or corpus.row_tokens"
+                )
+            os.posix_fallocate(self._handle, 0, size)
+        if pinned:
+            _pin(self._memory)
+
+    @property
+    def place(self) -> str:
+        """Where the slots lie, for a person."""
+        return "host memory" if self._device is None else "GPU memory"
+
     def put(self, number: int, x: Tensor, check: Callable[[float], None]) -> bool:
         """Lay `x` down as item `number` (from 0); False if the drafter wants no more.
 
         `check` is called while waiting with the seconds so far, and may raise.
         """
-        words = self._words
-        free = number - self._slots
-        self._wait(lambda: words[CONSUMED] > free or bool(words[CLOSED]), check)
-        if words[CLOSED]:
+        if not self.await_free(number, check):
             return False
         flat = x.contiguous().flatten().view(torch.uint8)
-        slot = self._slot(number)[: len(flat)]
-        slot.copy_(flat, non_blocking=True)
+        if self._device is None:
+            self.slot(number)[: len(flat)].copy_(flat, non_blocking=True)
+        else:
+            self._device.copy_in(number % self._slots, flat)
         if x.is_cuda:
             torch.cuda.current_stream(x.device).synchronize()
-        words[READY + number % self._slots] = number + 1
+        self.mark_ready(number)
         return True
+
+    def await_free(self, number: int, check: Callable[[float], None]) -> bool:
+        """Wait until item `number` may be laid down; False if the drafter wants no more."""
+        words, free = self._words, number - self._slots
+        self._wait(lambda: words[CONSUMED] > free or bool(words[CLOSED]), check)
+        return not words[CLOSED]
+
+    def mark_ready(self, number: int) -> None:
+        """Say that item `number` lies in its slot."""
+        self._words[READY + number % self._slots] = number + 1
 
     def take(
         self, number: int, shape: Sequence[int], dtype: torch.dtype, device: torch.device,
@@ -96,9 +127,12 @@ class Ring:
         words = self._words
         self.release()
         self._wait(lambda: words[READY + number % self._slots] == number + 1, check)
-        size = torch.Size(shape).numel() * dtype.itemsize
-        there = self._slot(number)[:size].view(dtype).view(tuple(shape))
-        x = there.to(device, non_blocking=True) if device.type == "cuda" else there.clone()
+        x = torch.empty(tuple(shape), dtype=dtype, device=device)
+        flat = x.flatten().view(torch.uint8)
+        if self._device is None:
+            flat.copy_(self.slot(number)[: len(flat)], non_blocking=True)
+        else:
+            self._device.copy_out(number % self._slots, flat)
         event = None
         if device.type == "cuda":
             event = torch.cuda.Event()
@@ -121,6 +155,11 @@ class Ring:
         """Say that nothing more is wanted: waiting targets go."""
         self._words[CLOSED] = 1
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is wanted."""
+        return bool(self._words[CLOSED])
+
     def note(self, target: int, busy_s: float, idle_s: float) -> None:
         """A target's seconds so far, for the drafter to report."""
         at = SHARES + 2 * target
@@ -131,7 +170,8 @@ class Ring:
         words = self._words[SHARES : SHARES + 2 * targets].tolist()
         return sum(words[::2]) / 1e9, sum(words[1::2]) / 1e9
 
-    def _slot(self, number: int) -> Tensor:
+    def slot(self, number: int) -> Tensor:
+        """The bytes of item `number`'s slot, where slots lie in memory."""
         start = HEADER + number % self._slots * self._slot_bytes
         return self._memory[start : start + self._slot_bytes]
 

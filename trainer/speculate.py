@@ -102,10 +102,11 @@ class Session:
         attend = attend_dense(self._sees(anchor))
         for index, layer in enumerate(drafter.stack()):
             y_BQh = layer.input_norm(x_BQh)
-            key, value = layer.keys_values(y_BQh, table)
+            key, value = layer.keys_values(layer.wkv(y_BQh), table)
             key = torch.cat((self.context.keys[index], key), dim=2)
             value = torch.cat((self.context.values[index], value), dim=2)
-            x_BQh = layer.mix(x_BQh, y_BQh, key, value, table, attend)
+            queries = layer.queries(layer.wq(y_BQh), table)
+            x_BQh = layer.ffn(*layer.mix(x_BQh, queries, key, value, attend))
         logits = drafter.norm(x_BQh[0, 1:]) @ frozen.head_Vh.T
         out: list[int] = logits.argmax(dim=-1).tolist()
         return out
@@ -145,7 +146,7 @@ class Session:
         position = torch.arange(start, start + len(fed), device=pair.device)[None]
         table = rope_table(pair.drafter.shape, position, context.dtype)
         for index, layer in enumerate(pair.drafter.stack()):
-            self.context.append(index, *layer.keys_values(context, table))
+            self.context.append(index, *layer.keys_values(layer.wkv(context), table))
         return logits[0]
 
     def _sees(self, anchor: int) -> Tensor:

@@ -25,7 +25,11 @@ class Packed:
 
     def to(self, device: torch.device) -> list[Tensor]:
         """The tables on `device`, by one copy that the host does not wait for."""
-        parts = self.buffer.to(device, non_blocking=True).split(self.spans)
+        return self.split(self.buffer.to(device, non_blocking=True))
+
+    def split(self, buffer: Tensor) -> list[Tensor]:
+        """The tables in a copy of the buffer."""
+        parts = buffer.split(self.spans)
         return [
             part[: shape.numel() * dtype.itemsize].view(dtype).view(shape)
             for part, (dtype, shape) in zip(parts, self.kinds, strict=True)

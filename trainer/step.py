@@ -35,6 +35,7 @@ class Batch:
     context_position_BS: Tensor
     noise_BQ: Tensor
     block_position_BQ: Tensor
+    block: int
     attend: Attend
 
 
@@ -46,17 +47,26 @@ class PackedBatch:
     block: int
     window: int
 
+    @property
+    def shape(self) -> torch.Size:
+        """Of its tokens."""
+        return self.packed.kinds[0][1]
+
     def to(self, device: torch.device) -> Batch:
         """The batch on the device that it was packed for."""
-        tokens, doc, context, noise, position, *mask = self.packed.to(device)
-        if device.type == "cuda":
+        return self.laid_out(self.packed.to(device))
+
+    def laid_out(self, tables: list[Tensor]) -> Batch:
+        """The batch of its tables, which are on the device."""
+        tokens, doc, context, noise, position, *mask = tables
+        if tokens.is_cuda:
             rule = flex_mask(mask, length=doc.shape[1], block=self.block, window=self.window)
             attend = attend_flex(rule)
         else:
             attend = attend_dense(mask[0])
         return Batch(
             tokens_BS=tokens, doc_BS=doc, context_position_BS=context, noise_BQ=noise,
-            block_position_BQ=position, attend=attend,
+            block_position_BQ=position, block=self.block, attend=attend,
         )  # fmt: skip
 
 
@@ -81,31 +91,27 @@ def plan_for(blocks: Blocks, config: LossConfig, device: torch.device) -> Plan:
     return plan_slots(blocks, config, pad=device.type == "cuda")
 
 
-def slot_hidden(drafter: Drafter, frozen: Frozen, features_BSF: Tensor, batch: Batch) -> Tensor:
-    """Hidden states [B, Q, h] of every slot of every block, before the final norm."""
+def slot_hidden(
+    drafter: Drafter, frozen: Frozen, features_BSF: Tensor, batch: Batch,
+    row_M: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Hidden states before the final norm: of every slot [B, Q, h], or of `row_M` [M, h]."""
     noise_BQh = F.embedding(batch.noise_BQ, frozen.embed_Vh)
-    return drafter(
-        noise_BQh,
-        features_BSF,
-        batch.context_position_BS,
-        batch.block_position_BQ,
-        batch.attend,
-    )
+    out: Tensor = drafter(
+        noise_BQh, features_BSF, batch.context_position_BS, batch.block_position_BQ, batch.attend,
+        block=batch.block, row_M=row_M,
+    )  # fmt: skip
+    return out
 
 
 def batch_loss(
-    drafter: Drafter,
-    frozen: Frozen,
-    features_BSF: Tensor,
-    batch: Batch,
-    plan: Plan,
+    drafter: Drafter, frozen: Frozen, features_BSF: Tensor, batch: Batch, plan: Plan,
     config: LossConfig,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The weighted sum of the batch's losses, and of each planned slot its loss and hit.
 
     The sum is to be divided by the plans' denominators, summed over ranks and accumulation.
     `plan` is on the features' device.
     """
-    hidden_BQh = slot_hidden(drafter, frozen, features_BSF, batch)
-    chosen_Mh = torch.index_select(hidden_BQh.flatten(0, 1), 0, plan.row_M)
-    return head_loss(drafter.norm(chosen_Mh), frozen.head_Vh, plan, config)
+    hidden_Mh = slot_hidden(drafter, frozen, features_BSF, batch, plan.row_M)
+    return head_loss(drafter.norm(hidden_Mh), frozen.head_Vh, plan, config)

@@ -14,15 +14,20 @@ from trainer.ahead import Ahead
 from trainer.attempt import Start, StopError, StopFlag
 from trainer.batches import Part
 from trainer.checkpoint import Saver
-from trainer.config import Config, dump
+from trainer.config import Config
+from trainer.configfile import dump
 from trainer.crew import Crew, Place
 from trainer.drafter import assert_never_dense
 from trainer.feed import RingFeed
 from trainer.figures import Figures, TrainingError
 from trainer.flops import step_flops
+from trainer.headloss import Plan
 from trainer.launch import die_with_launcher
-from trainer.optim import AdamW, learning_rate
+from trainer.muon import new_optimizer
+from trainer.optim import learning_rate
 from trainer.prepare import Ready, prepare
+from trainer.profiling import Profile
+from trainer.replay import SMALL_FLOP, Replay
 from trainer.runlog import RunLog
 from trainer.schedule import better_split, evaluates_after
 from trainer.step import Batch, batch_loss
@@ -78,14 +83,17 @@ class Run:
         self.sizes = Sizes.of(ready.documents)
         self.figures = Figures(config, log, drafters=crew.drafters)
         self.saver = Saver(start.folder, config.checkpoint.keep)
-        self.optimizer = AdamW(self.drafter.parameters(), config.optim)
+        self.optimizer = new_optimizer(self.drafter.parameters(), config.optim, crew.spread)
         if ready.resume_from is not None:
             self._load(ready)
+        graphs = self.device.type == "cuda" and crew.drafters == 1
+        self.replay = Replay(self._work, self.optimizer.parameters) if graphs else None
         self.ahead: Ahead[list[Part]] = Ahead(ready.batches.parts)
         crew.hook(self.optimizer.parameters, lambda: self.last_part)
         if ready.compiled:
             self._warm_up()
         crew.from_leader(lambda: self.step)
+        self.profile = Profile(start.folder, crew.name, log) if start.profile else None
         self.first_step, self.stepping = self.step, time.monotonic()
 
     def train(self) -> None:
@@ -95,6 +103,8 @@ class Run:
             self.evaluate()
         while self.step < config.total_steps:
             self.train_step()
+            if self.profile is not None:
+                self.profile.step()
             last = self.step == config.total_steps
             if evaluates_after(config, self.step):
                 self.evaluate()
@@ -123,6 +133,7 @@ class Run:
             ]
         )
         if signals:
+            crew.leave()  # all are here: none is left in the midst of a collective
             raise StopError(self.stop.number or attempt.DEFAULT_SIGNAL)
         if denominator == 0:
             raise TrainingError(f"step {self.step + 1}: no slot of the batch is supervised")
@@ -147,35 +158,45 @@ class Run:
         loss, hits = [], []
         for number, part in enumerate(parts):
             self.last_part = number == len(parts) - 1
-            batch = part.batch.to(self.device)
-            summed, hit_M = self._forward(batch, part, self.ready.feed.part(batch))
-            # One thread only may run compiled code, and on CUDA autograd has its own.
-            with torch.autograd.set_multithreading_enabled(False):
-                (summed / denominator).backward()
-            loss.append(summed.detach() / denominator)
-            hits.append(hit_M.sum())
+            if self.replay is not None and self._flops(part) < SMALL_FLOP:
+                features = self.ready.feed.part(part)
+                done = self.replay.part(part, features, 1 / denominator, first=number == 0)
+            else:
+                batch, plan = (
+                    part.batch.to(self.device),
+                    part.plan.over(part.tables.to(self.device)),
+                )
+                factor = torch.full((), 1 / denominator, device=self.device)
+                done = self._work(batch, plan, self.ready.feed.part(part), factor)
+            loss.append(done[0])
+            hits.append(done[1])
         return torch.stack(loss).sum(), torch.stack(hits).sum()
 
-    def _forward(self, batch: Batch, part: Part, features_BSF: Tensor) -> tuple[Tensor, Tensor]:
-        plan = part.plan.to(self.device)
+    def _work(
+        self, batch: Batch, plan: Plan, features_BSF: Tensor, factor: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Forward and backward of one part: its loss times `factor`, and its hits."""
+        frozen = self.ready.pair.frozen
         summed, _, hit_M = batch_loss(
-            self.drafter, self.ready.pair.frozen, features_BSF, batch, plan, self.config.loss
+            self.drafter, frozen, features_BSF, batch, plan, self.config.loss
         )
-        return summed, hit_M
+        loss = summed * factor
+        # One thread only may run compiled code, and on CUDA autograd has its own.
+        with torch.autograd.set_multithreading_enabled(False):
+            loss.backward()
+        return loss.detach(), hit_M.sum()
 
     def _warm_up(self) -> None:
         """Compile for every shape, forward and backward, before anybody waits in a collective."""
         self.log.record("compile", self.step)
         self.log.say("phase compile")
         pair, part = self.ready.pair, self.ready.batches.parts(self.step)[0]
-        batch = part.batch.to(self.device)
+        batch, plan = part.batch.to(self.device), part.plan.to(self.device)
         dtype = pair.frozen.embed_Vh.dtype
         width = self.drafter.fc.in_features
-        features = torch.zeros(*batch.tokens_BS.shape, width, dtype=dtype, device=self.device)
+        features = torch.zeros(*part.batch.shape, width, dtype=dtype, device=self.device)
         self.last_part = False
-        summed, _ = self._forward(batch, part, features)
-        with torch.autograd.set_multithreading_enabled(False):
-            summed.backward()
+        self._work(batch, plan, features, torch.ones((), device=self.device))
         for parameter in self.drafter.parameters():
             parameter.grad = None
         features = torch.zeros(1, self.sizes.length, width, dtype=dtype, device=self.device)
@@ -190,7 +211,7 @@ class Run:
         tokens = passes = 0
         for number, document in enumerate(self.ready.documents):
             if number % self.crew.drafters == self.crew.number:
-                features = self.ready.feed.document(self.ready.pair, document, self.sizes)
+                features = self.ready.feed.document(number, self.sizes)
                 given, took = walk_document(self.ready.pair, document, self.sizes, features)
                 tokens, passes = tokens + given, passes + took
         summed = self.crew.summed([tokens, passes])
@@ -240,24 +261,26 @@ class Run:
 
     def _idle(self) -> str:
         """Which role waited, and which split of the processes would wait least."""
-        feed, crew, layout = self.ready.feed, self.crew, self.config.layout
+        feed, crew = self.ready.feed, self.crew
         if not isinstance(feed, RingFeed):
             return ""
         busy, idle = feed.ring.noted(crew.targets)
         spent = max(time.monotonic() - self.stepping, 1e-9)
         waited = min(feed.ring.waited_s / spent, 1.0)
-        items = max(feed.count * layout.drafters, 1)
+        items = max(feed.count * crew.fed, 1)
         split = better_split(
-            layout.targets, layout.drafters, busy / items,
-            spent * (1 - waited) / max(feed.count, 1),
-        )  # fmt: skip
+            crew.targets, crew.fed, busy / items, spent * (1 - waited) / max(feed.count, 1)
+        )
         return (
             f", idle: targets {idle / max(busy + idle, 1e-9):.0%}, drafters {waited:.0%} "
-            f"({layout.targets} + {layout.drafters}; balanced would be {split[0]} + {split[1]})"
+            f"({crew.targets} + {crew.fed}; balanced would be {split[0]} + {split[1]}; "
+            f"ring in {feed.ring.place})"
         )
 
     def close(self) -> None:
-        """End the threads that plan ahead and save."""
+        """End the threads that plan ahead and save, and the profile."""
+        if self.profile is not None:
+            self.profile.close()
         self.ahead.close()
         self.saver.close()
 

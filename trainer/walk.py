@@ -96,17 +96,25 @@ def document_features(pair: Pair, document: Document, sizes: Sizes) -> Tensor:
     return features
 
 
-@torch.no_grad()
 def drafts_everywhere(
     pair: Pair, document: Document, sizes: Sizes, features_BSF: Tensor
 ) -> list[list[int]]:
     """The drafted tokens after every answered token but the last, by the training forward."""
+    parts = logits_everywhere(pair, document, sizes, features_BSF)
+    return [drafted for logits in parts for drafted in logits.argmax(dim=-1).tolist()]
+
+
+@torch.no_grad()
+def logits_everywhere(
+    pair: Pair, document: Document, sizes: Sizes, features_BSF: Tensor
+) -> list[Tensor]:
+    """The logits [blocks, drafted slots, V] that those are the highest of, part by part."""
     stop = len(document.tokens) - 1
     rows = pack_rows(
         [[document]], CorpusConfig(row_tokens=sizes.length, prompt_tokens=1, answer_tokens=2)
     )
     frozen = pair.frozen
-    drafts: list[list[int]] = []
+    parts: list[Tensor] = []
     for start in range(document.prompt, stop, sizes.anchors):
         at_N = torch.arange(start, start + sizes.anchors)
         blocks = make_blocks(
@@ -117,5 +125,5 @@ def drafts_everywhere(
         )
         hidden = slot_hidden(pair.drafter, frozen, features_BSF, packed.to(features_BSF.device))
         slots: Tensor = hidden.unflatten(1, (-1, pair.block))[0, : stop - start, 1:]
-        drafts += (pair.drafter.norm(slots) @ frozen.head_Vh.T).argmax(dim=-1).tolist()
-    return drafts
+        parts.append(pair.drafter.norm(slots) @ frozen.head_Vh.T)
+    return parts

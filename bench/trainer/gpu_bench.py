@@ -1,13 +1,15 @@
 """Measure the drafter step on one GPU: correctness, milliseconds, memory, cold and warm start.
 
     python -m bench.trainer.gpu_bench [--budget 530]
-        [--parts check,large1,large1warm,large2,small,attention]
+        [--parts check,large1,large1warm,large1bare,large2,small,smalleager,parity,attention]
 
 Every part is a process of its own with caches of its own, so that a failure or a segfault
 of one loses nothing of the rest, and peaks and cold starts are its own; what a part had
 found before it failed is kept. Prints one JSON line a part, then one with all of them.
 Qwen3-8B's size and the small one are those of docs/lab-notes.md; features are given, every
-position is supervised, anchors are fresh each step, AdamW, bfloat16.
+position is supervised, anchors are fresh each step, AdamW, bfloat16. Python's bytecode is
+there from the first part on, as pip leaves it on a machine where nothing forbids that
+(`large1bare`: as this machine has it).
 """
 
 import argparse
@@ -24,7 +26,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PARTS = ("check", "large1", "large1warm", "large2", "small", "attention")
+PARTS = (
+    "check", "large1", "large1warm", "large1bare", "large2", "small", "smalleager", "parity",
+    "attention",
+)  # fmt: skip
 SHARE_S = 35
 """Kept for each part that is still to come."""
 
@@ -58,6 +63,9 @@ def run_part(part: str, folder: Path, limit_s: float) -> dict[str, Any]:
         "TRITON_CACHE_DIR": str(folder / "triton"),
         "BENCH_BEGAN": repr(time.time()),
     }
+    if not part.endswith("bare"):
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env["PYTHONPYCACHEPREFIX"] = str(folder.parent / "bytecode")
     argv = [sys.executable, "-m", "bench.trainer.gpu_bench", "--child", part]
     log, errors = folder.with_suffix(f".{part}.out"), folder.with_suffix(f".{part}.err")
     found: dict[str, Any] = {}
@@ -83,14 +91,18 @@ def run_part(part: str, folder: Path, limit_s: float) -> dict[str, Any]:
 def child(part: str) -> int:
     """Run one part, which prints its findings as JSON lines."""
     from bench.trainer.gpu_check import attention, check
+    from bench.trainer.gpu_parity import parity
     from bench.trainer.gpu_step import measure
 
     actions: dict[str, Callable[[], None]] = {
         "check": lambda: print(json.dumps(check()), flush=True),
         "large1": lambda: measure("large", 1, profile=True),
         "large1warm": lambda: measure("large", 1, profile=False),
+        "large1bare": lambda: measure("large", 1, profile=False),
+        "parity": lambda: print(json.dumps(parity()), flush=True),
         "large2": lambda: measure("large", 2, profile=False),
-        "small": lambda: measure("small", 1, profile=True),
+        "small": lambda: measure("small", 1, profile=True, replayed=True),
+        "smalleager": lambda: measure("small", 1, profile=False),
         "attention": attention,
     }
     import torch

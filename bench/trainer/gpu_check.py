@@ -9,7 +9,7 @@ import json
 import statistics
 from typing import Any
 
-from bench.trainer.gpu_step import SIZES, graphs, make_rows, make_shape
+from bench.trainer.gpu_step import SIZES, Loop, graphs, make_rows, make_shape
 
 
 def check() -> dict[str, Any]:
@@ -79,8 +79,29 @@ def check() -> dict[str, Any]:
                 }
     assert_never_dense()
     found["optimizer_largest_difference"] = _check_optimizer()
+    found["replay"] = _check_replay()
     found["graphs"] = graphs()
     return found
+
+
+def _check_replay() -> dict[str, Any]:
+    """Six steps by CUDA graph against the same six launched one by one: losses and masters."""
+    import torch
+
+    results = []
+    for replayed in (False, True):
+        torch.manual_seed(5)
+        loop = Loop(SIZES["small"] | {"vocab": 4096}, 1, replayed=replayed)
+        losses = [loop.step().read() for _ in range(6)]
+        loop.ahead.close()
+        results.append((losses, [m.clone() for m in loop.optimizer.masters], loop.replay))
+    pairs = zip(results[0][1], results[1][1], strict=True)
+    return {
+        "losses_and_norms": [results[0][0][-1], results[1][0][-1]],
+        "equal_losses": results[0][0] == results[1][0],
+        "largest_difference_of_masters": max(float((a - b).abs().max()) for a, b in pairs),
+        "recorded": len(results[1][2]._recorded),
+    }
 
 
 def _check_optimizer() -> dict[str, float]:

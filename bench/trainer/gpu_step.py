@@ -8,6 +8,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -47,7 +48,9 @@ def make_rows(torch: Any, rows: int, context: int, vocab: int) -> Any:
 class Loop:
     """The training loop's step on given features."""
 
-    def __init__(self, size: dict[str, Any], rows: int, device: str = "cuda") -> None:
+    def __init__(
+        self, size: dict[str, Any], rows: int, device: str = "cuda", *, replayed: bool = False
+    ) -> None:
         import torch
 
         from trainer.ahead import Ahead
@@ -58,6 +61,8 @@ class Loop:
 
         self.torch, self.size, self.num_rows = torch, size, rows
         self.device = torch.device(device)
+        if device == "cuda":
+            self.device = torch.device("cuda", torch.cuda.current_device())
         shape = self.shape = make_shape(size)
         bf16 = torch.bfloat16
         self.drafter = new_drafter(
@@ -75,10 +80,18 @@ class Loop:
         self.loss = LossConfig(kind="decay", gamma=7.0, chunk_rows=size["chunk"])
         self.ahead = Ahead(self.plan)
         self.count = 0
+        self.before_update: Callable[[], None] = lambda: None
+        self.replay: Any = None
+        if replayed:
+            from trainer.replay import Replay
 
-    def plan(self, number: int) -> tuple[Any, Any, Any]:
+            self.replay = Replay(self.work, self.optimizer.parameters)
+
+    def plan(self, number: int) -> tuple[Any, Any]:
         """Anchors, mask and supervised slots of a step, as the trainer plans them ahead."""
+        from trainer.batches import Part
         from trainer.blocks import draw_anchors, make_blocks
+        from trainer.staging import pack
         from trainer.step import pack_batch, plan_for
 
         size = self.size
@@ -88,35 +101,53 @@ class Loop:
         anchor, keep = draw_anchors(self.rows, size["anchors"], size["anchors"], generators)
         blocks = make_blocks(self.rows, anchor, keep, size["block"], self.shape.vocab - 1)
         packed = pack_batch(self.rows, blocks, block=size["block"], window=0, device=self.device)
-        return blocks, packed, plan_for(blocks, self.loss, self.device)
+        plan = plan_for(blocks, self.loss, self.device)
+        tables = pack(plan.tables(), self.device)
+        return blocks, Part(
+            batch=packed, members=[], plan=plan, tables=tables, drafted=0, pairs=0
+        )  # fmt: skip
+
+    def work(self, batch: Any, plan: Any, features: Any, factor: Any) -> Any:
+        """Forward and backward of one batch, as the trainer has it."""
+        from trainer.step import batch_loss
+
+        total, _, hits = batch_loss(self.drafter, self.frozen, features, batch, plan, self.loss)
+        loss = total * factor
+        self.mark()
+        with self.torch.autograd.set_multithreading_enabled(False):
+            loss.backward()
+        return loss.detach(), hits.sum()
 
     def step(self, marks: list[Any] | None = None) -> Any:
         """One step; `marks` gets CUDA events between its phases. Returns the loss to be read."""
         from trainer.staging import Readback
-        from trainer.step import batch_loss
 
         torch = self.torch
 
         def mark() -> None:
-            if marks is not None:
+            if marks is not None and not torch.cuda.is_current_stream_capturing():
                 marks.append(torch.cuda.Event(enable_timing=True))
                 marks[-1].record()
 
-        self.blocks, packed, self.slots = self.ahead.take(self.count)
-        self.count += 1
+        self.mark = mark
+        self.blocks, part = self.ahead.take(self.count)
+        self.count, self.slots = self.count + 1, part.plan
         mark()
-        batch, plan = packed.to(self.device), self.slots.to(self.device)
-        total, _, _ = batch_loss(self.drafter, self.frozen, self.features, batch, plan, self.loss)
+        factor = 1 / part.plan.denominator
+        if self.replay is not None:
+            loss, _ = self.replay.part(part, self.features, factor, first=True)
+        else:
+            batch, plan = part.batch.to(self.device), part.plan.over(part.tables.to(self.device))
+            scale = torch.full((), factor, device=self.device)
+            loss, _ = self.work(batch, plan, self.features, scale)
         mark()
-        with torch.autograd.set_multithreading_enabled(False):
-            (total / plan.denominator).backward()
-        mark()
+        self.before_update()
         norm = self.optimizer.step(1e-4)
         mark()
-        return Readback([total / plan.denominator, norm])
+        return Readback([loss, norm])
 
 
-def measure(name: str, rows: int, *, profile: bool) -> None:
+def measure(name: str, rows: int, *, profile: bool, replayed: bool = False) -> None:
     """Milliseconds, MFU, memory and time to the first step of one size."""
     import torch
 
@@ -126,7 +157,7 @@ def measure(name: str, rows: int, *, profile: bool) -> None:
     start_compilers()
     cold["compilers called"] = _since()
     size = SIZES[name]
-    loop = Loop(size, rows)
+    loop = Loop(size, rows, replayed=replayed)
     torch.cuda.synchronize()
     cold["model is there"] = _since()
     fixed = torch.cuda.memory_allocated()
@@ -159,8 +190,9 @@ def measure(name: str, rows: int, *, profile: bool) -> None:
     found = {
         "ms": round(ms, 2),
         "ms_all": [round(w, 1) for w in walls],
+        # With a graph forward and backward are one.
         "forward_backward_optimizer_ms": [
-            round(statistics.median(s[i] for s in spans), 2) for i in range(3)
+            round(statistics.median(part), 2) for part in zip(*spans, strict=True)
         ],
         "drafted_tokens_per_s": round(rows * size["anchors"] * size["block"] / ms * 1e3),
         "tflop": round(flops / 1e12, 2),

@@ -60,8 +60,26 @@ def optimizer() -> None:
     print("optimizer: equal")
 
 
+def feed_forward() -> None:
+    """SwiGLU and its slopes, with a width that fills no block."""
+    from trainer import feedforward, swiglu_kernel
+
+    torch.manual_seed(3)
+    for dtype in (torch.bfloat16, torch.float32):
+        both, grad = torch.randn(3, 2 * 2500).to(dtype), torch.randn(3, 2500).to(dtype)
+        torch.testing.assert_close(
+            swiglu_kernel.activated(both), feedforward._activated(both), rtol=2e-2, atol=1e-2
+        )
+        wanted = feedforward._slopes(both.float(), grad.float())
+        got = swiglu_kernel.slopes(both.clone(), grad.clone())
+        for kernel, plain in zip(got, wanted, strict=True):
+            torch.testing.assert_close(kernel.float(), plain, rtol=1e-2, atol=1e-5)
+        print(f"feed-forward {dtype}: equal")
+
+
 if __name__ == "__main__":
     if os.environ.get("TRITON_INTERPRET") != "1":
         sys.exit("set TRITON_INTERPRET=1")
     head()
     optimizer()
+    feed_forward()

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.config import Config, load
+from trainer.config import Config
+from trainer.configfile import load
 from trainer.corpus import Answers, Document
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer.conftest import TINY
-from trainer.config import ConfigError, load
+from trainer.config import ConfigError
+from trainer.configfile import load
 
 
 @pytest.mark.parametrize(

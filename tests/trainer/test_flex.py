@@ -73,7 +73,7 @@ def test_fresh_anchors_do_not_recompile_the_layer_and_give_the_dense_result() ->
         rope_theta=100.0, eps=1e-6,
     )  # fmt: skip
     drafter = new_drafter(shape, 2, 1, seed=1, device=CPU, dtype=torch.float32)
-    run = torch.compile(DraftLayer.forward, dynamic=False, fullgraph=True, backend="aot_eager")
+    run = torch.compile(DraftLayer.attended, dynamic=False, fullgraph=True, backend="aot_eager")
     queries = NUM_BLOCKS * 8
     whole = rope_table(shape, torch.arange(LENGTH + queries)[None].expand(2, -1), torch.float32)
     block = (whole[0][:, :, LENGTH:], whole[1][:, :, LENGTH:])
@@ -84,9 +84,10 @@ def test_fresh_anchors_do_not_recompile_the_layer_and_give_the_dense_result() ->
             mask = flex_mask(tables, length=LENGTH, block=8, window=0)
             x, context = torch.randn(2, queries, 32), torch.randn(2, LENGTH, 32)
             dense = attend_dense(dense_mask(anchor, keep, doc, 8))
-            for layer in drafter.layers:
-                got = run(layer, x, context, block, whole, attend_flex(mask))
-                wanted = layer(x, context, block, whole, dense)
+            for layer in drafter.stack():
+                projected = layer.project(context, x)
+                got = run(layer, x, *projected, block, whole, attend_flex(mask))
+                wanted = layer.attended(x, *projected, block, whole, dense)
                 torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
     assert counters["stats"]["unique_graphs"] == 1
 

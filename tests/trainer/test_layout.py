@@ -15,11 +15,13 @@ import pytest
 import torch
 
 from tests.trainer.conftest import ROOT, SMALL, TINY, Ended, clean_env
-from trainer.config import Config, ConfigError, LayoutConfig, load
-from trainer.crew import Crew, Place
+from trainer.config import Config, ConfigError, LayoutConfig
+from trainer.configfile import load
+from trainer.crew import Crew, PeerLostError, Place
 from trainer.launch import needed
 from trainer.ring import Ring, RingError
 from trainer.schedule import better_split, schedule
+from trainer.wire import Receiver, Wire
 
 Trainer = Callable[..., Ended]
 pytestmark = pytest.mark.timeout(700)
@@ -57,6 +59,33 @@ def test_layout_of_processes_has_the_losses_of_one(trainer: Trainer, tmp_path: P
     acceptance = [re.findall(r"acceptance (\d+\.\d+)", end.out) for end in (alone, apart)]
     assert acceptance[0] == acceptance[1]
     assert re.search(r"idle: targets \d+%, drafters \d+% \(1 \+ 3; balanced would be", apart.out)
+
+
+def test_layout_shares_muons_work_and_has_the_losses_of_one(
+    trainer: Trainer, tmp_path: Path
+) -> None:
+    """Two drafters, each with half of the matrices, train as one process does."""
+    few = ("total_steps=4", "eval_every=9", "optim.rows=1", "optim.kind=muon")
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = trainer(*settings(*few, "optim.accumulate=2"), env={"ORCH_RUN_DIR": str(one)})
+    assert alone.code == 0, alone.err
+    both = trainer(*settings(*few, "layout.drafters=2"), env={"ORCH_RUN_DIR": str(two)})
+    assert both.code == 0, both.err
+    assert losses(one) == pytest.approx(losses(two), rel=1e-4)
+
+
+def test_layout_is_launched_by_torchrun(tmp_path: Path) -> None:
+    """Two targets and a drafter, each a process that torchrun starts and lets meet."""
+    words = settings(*SMALL, "total_steps=3", "layout.targets=2", "layout.drafters=1")
+    argv = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "3", "--standalone"]
+    done = subprocess.run(
+        [*argv, "-m", "trainer", "--config", str(TINY), *words], cwd=tmp_path,
+        env=clean_env() | {"ORCH_RUN_DIR": str(tmp_path / "run"), "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"finished: 3 steps .* drafters \d+% \(2 \+ 1; balanced", done.stdout)
+    assert len(losses(tmp_path / "run")) == 3
 
 
 def started(tmp_path: Path, *words: str) -> "subprocess.Popen[str]":
@@ -150,8 +179,9 @@ def test_layout_error_is_said_once_with_its_own_code(trainer: Trainer) -> None:
 
 def test_a_ring_waits_when_full_and_gives_items_in_order() -> None:
     """The maker is held back until a slot is free; what is taken is what was put."""
-    ring = Ring.make(2, 4096, pinned=False)
-    other = Ring.open(ring.path, 2, 4096, pinned=False)
+    ring = Ring.make(2, 4096)
+    other = Ring.open(ring.path, 2, 4096)
+    ring.use_memory(pinned=False, take=True)
     put: list[int] = []
 
     def fill() -> None:
@@ -174,10 +204,91 @@ def test_a_ring_waits_when_full_and_gives_items_in_order() -> None:
     assert put[-1] == 0, "a closed ring takes nothing more"
 
 
+def test_a_ring_is_filled_over_tcp_and_holds_its_targets_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two targets of other hosts send their items in turn, each no sooner than its slot is free."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    ring = Ring.make(2, 1 << 22)
+    ring.use_memory(pinned=False, take=True)
+    receiver = Receiver(ring, 1 << 22)
+    size = (1 << 20,)  # beyond what the sockets hold, so that the sender waits
+    sent: list[int] = []
+
+    def send(target: int) -> None:
+        wire = Wire(receiver.address, target)
+        for number in range(target, 8, 2):
+            wire.note(target, 1.0 + target, 0.5)
+            assert wire.put(number, torch.full(size, float(number)), lambda _: None)
+            sent.append(number)
+        # The drafter leaves while this is on its way, or before.
+        while wire.put(8 + target, torch.zeros(size), lambda _: None):
+            pass
+        sent.append(-1)
+
+    threads = [threading.Thread(target=send, args=(target,)) for target in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(8):
+        x = ring.take(number, size, torch.float32, CPU, lambda _: receiver.check())
+        assert torch.equal(x, torch.full(size, float(number)))
+        assert len(sent) <= number + 6, "slots and what the sockets hold bound it"
+    busy, idle = ring.noted(2)
+    assert (busy, idle) == (3.0, 1.0)
+    ring.close()
+    for thread in threads:
+        thread.join(60)
+    assert sent[-2:] == [-1, -1]
+    receiver.check()
+
+
+def test_a_stranger_fills_no_ring_and_a_lost_target_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the run's token nothing is taken; a target that goes early is an error."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    ring = Ring.make(1, 4096)
+    ring.use_memory(pinned=False, take=True)
+    receiver = Receiver(ring, 4096)
+    host, port, token = receiver.address
+    stranger = Wire((host, port, bytes(16)), 0)
+    gone = time.monotonic() + 30
+    while stranger.put(0, torch.ones(8), lambda _: None):
+        assert time.monotonic() < gone
+    receiver.check()
+    target = Wire((host, port, token), 0)
+    assert target.put(0, torch.ones(8), lambda _: None)
+    assert ring.take(0, (8,), torch.float32, CPU, lambda _: None).sum() == 8
+    del target
+    while True:
+        try:
+            receiver.check()
+        except PeerLostError as error:
+            assert "a target of another host is gone" in str(error)  # noqa: PT017  # it comes later
+            break
+        assert time.monotonic() < gone
+        time.sleep(0.01)
+    ring.close()
+
+
+def test_layout_of_apart_hosts_has_the_losses_of_one(trainer: Trainer, tmp_path: Path) -> None:
+    """Targets of one host feed the drafters of another over TCP."""
+    few = ("total_steps=4", "eval_every=2", "optim.rows=1")
+    one, four = tmp_path / "one", tmp_path / "four"
+    alone = trainer(*settings(*few, "optim.accumulate=2"), env={"ORCH_RUN_DIR": str(one)})
+    assert alone.code == 0, alone.err
+    split = ("layout.targets=2", "layout.drafters=2", "layout.target_hosts=1")
+    apart = trainer(*settings(*few, *split), env={"ORCH_RUN_DIR": str(four)})
+    assert apart.code == 0, apart.err
+    assert losses(one) == pytest.approx(losses(four), rel=1e-4)
+    assert re.search(r"idle: targets \d+%, drafters \d+% \(2 \+ 2; balanced would be", apart.out)
+
+
 def test_a_ring_larger_than_memory_is_refused() -> None:
     """Before anything is taken, with the sizes to lower."""
+    ring = Ring.make(4, 1 << 40)
     with pytest.raises(RingError, match=r"needs 4\d+ bytes of memory .* lower layout.slots"):
-        Ring.make(4, 1 << 50, pinned=False)
+        ring.use_memory(pinned=False, take=True)
 
 
 def test_every_process_reads_the_same_schedule(small_config: Callable[..., Config]) -> None:
@@ -206,12 +317,22 @@ def test_roles_and_numbers_follow_the_layout() -> None:
     assert [crew.name for crew in crews] == names
     assert [crew.leads for crew in crews] == [False, False, True, False, False, False]
     assert {crew.drafters for crew in crews} == {2}
+    assert [crew.maker for crew in crews if crew.serves] == [0, 1, 2, 3]
+    config = Config(layout=LayoutConfig(targets=2, drafters=3, target_hosts=1))
+    crews = [Crew(config, Place(rank=r, size=8)) for r in range(8)]
+    names = ["target 0", "target 1", *(f"drafter {n}" for n in range(6))]
+    assert [crew.name for crew in crews] == names
+    assert [crew.host for crew in crews] == [0, 0, 1, 1, 1, 2, 2, 2]
+    assert {(crew.targets, crew.fed, crew.makers) for crew in crews} == {(2, 6, 2)}
+    with pytest.raises(ConfigError, match=r"start 2 on each of the target_hosts and 3 on each"):
+        Crew(config, Place(rank=0, size=7))
+    config = Config(layout=LayoutConfig(targets=2, drafters=1))
     with pytest.raises(ConfigError, match="but 4 processes were started: start 3 on each host"):
         Crew(config, Place(rank=0, size=4))
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("cpu-tiny", 0), ("cpu-story", 0), ("1gpu", 0), ("8gpu-5+3", 8)]
+    ("name", "count"), [("cpu-tiny", 0), ("cpu-story", 2), ("1gpu", 0), ("8gpu-5+3", 8)]
 )
 def test_every_configuration_loads(name: str, count: int) -> None:
     """The shipped files are valid and start as many processes as their names say."""

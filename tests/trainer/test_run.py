@@ -48,6 +48,38 @@ def test_a_run_keeps_the_run_contract(trainer: Trainer, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "checkpoints" / "step-00000012" / "state.pt").is_file()
 
 
+def test_features_from_files_train_as_those_made_live(trainer: Trainer, tmp_path: Path) -> None:
+    """The files are made once, a second run reads them, and the losses are the live ones."""
+    few = ("--set", "total_steps=4", "--set", "eval_every=2")
+    files = ("--set", f"target.feature_files={tmp_path / 'features'}")
+    ended, made = [], []
+    for name, more in (("live", ()), ("first", files), ("second", files)):
+        ended.append(trainer(*few, *more, env={"ORCH_RUN_DIR": str(tmp_path / name)}))
+        assert ended[-1].code == 0, ended[-1].err
+        found = sorted((tmp_path / "features").glob("*/*/*.pt"))
+        made.append([(path, path.stat().st_mtime_ns) for path in found])
+    assert len(made[1]) == 18
+    assert made[1] == made[2]
+    live, first, second = (
+        [line["loss"] for line in lines_of(tmp_path / name) if "loss" in line]
+        for name in ("live", "first", "second")
+    )
+    assert first == second
+    assert first == pytest.approx(live, rel=1e-5)
+    words = [end.out.splitlines()[-1].partition("acceptance")[2][:5] for end in ended]
+    assert words[0] == words[1] == words[2]
+
+
+def test_a_profile_is_written_where_it_is_asked_for(trainer: Trainer, tmp_path: Path) -> None:
+    """`--profile` leaves a trace and a table of some steps beside the checkpoints."""
+    ended = trainer("--profile", env={"ORCH_RUN_DIR": str(tmp_path / "run")})
+    assert ended.code == 0, ended.err
+    folder = tmp_path / "run" / "checkpoints"
+    assert "aten::mm" in (folder / "profile-drafter-0.txt").read_text()
+    assert json.loads((folder / "profile-drafter-0.json").read_text())["traceEvents"]
+    assert f"profile of 3 steps: {folder / 'profile-drafter-0'}.json" in ended.out
+
+
 def test_sigterm_saves_leaves_with_143_and_the_run_resumes_bit_for_bit(
     trainer: Trainer, tmp_path: Path
 ) -> None:
