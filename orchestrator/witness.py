@@ -19,12 +19,13 @@ from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.nccl_ras import lags
 from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.advice import HANG
-from orchestrator.core.watch.cards import Cards
+from orchestrator.core.watch.cards import Cards, told_by_driver
 from orchestrator.core.watch.kernel import Whose, kernel_events, own_cards, xid_finding
 from orchestrator.core.watch.vigil import Silence, Vigil
 from orchestrator.launch.session import attempt_dir
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import keep
+from orchestrator.observe.gpus import gpus_sampled
 from orchestrator.observe.kernel import KernelLog
 from orchestrator.observe.stacks import dump
 
@@ -35,6 +36,7 @@ ASK_AGAIN_S = 60.0
 """A run that is silent and busy is asked this seldom."""
 CPU_OVER_S = 5.0
 ASK_WITHIN_S = 60.0
+ASK_XIDS_WITHIN_S = 15.0
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +112,16 @@ class Witness:
             return ()
         since = record.started_at if record is not None else self._run.started_at or 0.0
         lines = await self._machine.kernel.read_now(since)
-        return kernel_events(lines, self._whose(), record)
+        found = kernel_events(lines, self._whose(), record)
+        return found if self._machine.kernel.problem is None else (*found, *await self._xids(since))
+
+    async def _xids(self, since: float) -> tuple[KernelEvent, ...]:
+        """What the target's own driver told, for where the host's kernel log is not seen."""
+        try:
+            answer = await self._link.call("gpus", timeout_s=ASK_XIDS_WITHIN_S)
+        except TargetError:
+            return ()
+        return told_by_driver(gpus_sampled({**answer, "t": 0.0}).samples, self._cards.own, since)
 
     def _whose(self) -> Whose:
         return Whose(

@@ -6,22 +6,19 @@ sample with an `error` in its `extra`, never a missing one.
 """
 
 import ctypes
-import struct
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from . import on_gpu
 from .frames import Frame
 from .holders import holder
 
 LIBRARY = "libnvidia-ml.so.1"
 LINKS_EVERY_S = 30.0
-_SUCCESS, _INSUFFICIENT_SIZE = 0, 7
-_TRIES = 3
-_UNTOUCHED = 0xA5
-_NO_INSTANCE = 0xFFFFFFFF
-_NOT_TOLD = 0xFFFFFFFFFFFFFFFF
+_SUCCESS = 0
+_MOST_EVENTS = 100
 
 _loaded: "Nvml | None" = None
 
@@ -35,15 +32,10 @@ class Nvml(NamedTuple):
     library: ctypes.CDLL
     links: dict[int, tuple[float, dict[str, int] | None]]
     """GPU -> when its NVLink errors were last looked at, and what they were."""
-
-
-class _OnGpu(NamedTuple):
-    """A process as the driver tells it."""
-
-    pid: int
-    memory_bytes: int | None
-    instance: int | None
-    """Of a GPU that is divided (MIG)."""
+    events: Any
+    """NVML's set of events, None where the driver has none for us."""
+    xids: dict[str, tuple[int, float]]
+    """PCI address -> newest Xid of that GPU, and when it was seen."""
 
 
 def load() -> Nvml:
@@ -54,7 +46,7 @@ def load() -> Nvml:
         import pynvml
 
         pynvml.nvmlInit()
-        _loaded = Nvml(pynvml, library, {})
+        _loaded = Nvml(pynvml, library, {}, _listening(pynvml), {})
     return _loaded
 
 
@@ -71,9 +63,36 @@ def unload() -> None:
         pass
 
 
+def _listening(py: Any) -> Any:
+    """Listen for Xids: a container hears of them so that may not read the kernel's log."""
+    try:
+        events = py.nvmlEventSetCreate()
+        for index in range(py.nvmlDeviceGetCount()):
+            handle = py.nvmlDeviceGetHandleByIndex(index)
+            py.nvmlDeviceRegisterEvents(handle, py.nvmlEventTypeXidCriticalError, events)
+    except py.NVMLError:
+        # Not here, or not for us, or a GPU is lost: then the kernel's log is what there is.
+        return None
+    return events
+
+
+def _hear(nvml: Nvml) -> None:
+    """Take the Xids that have come since; never waits."""
+    for _ in range(_MOST_EVENTS):
+        try:
+            event = nvml.py.nvmlEventSetWait_v2(nvml.events, 0)
+            pci = _text(nvml.py.nvmlDeviceGetPciInfo(event.device).busId)
+        except nvml.py.NVMLError:
+            return
+        if pci is not None:
+            nvml.xids[pci] = (int(event.eventData), time.time())
+
+
 def samples(nvml: Nvml, *, on_host: bool) -> list[Frame]:
     """One of each GPU; pynvml's NVMLError where the driver as a whole does not answer."""
     count = nvml.py.nvmlDeviceGetCount()
+    if nvml.events is not None:
+        _hear(nvml)
     return [_sample(nvml, index, on_host) for index in range(count)]
 
 
@@ -110,11 +129,15 @@ def _sample(nvml: Nvml, index: int, on_host: bool) -> Frame:
         value = ask(question)
         if value is not None:
             frame["extra"][key] = value
+    xid = nvml.xids.get(frame["extra"].get("pci") or "")
+    if xid is not None:
+        frame["extra"]["xid"], frame["extra"]["xid_at"] = xid
     parts = _parts(ask, py, handle) if frame["extra"].get("mig") else []
     if parts:
         frame["extra"]["mig_devices"] = [part for _, part in parts]
+    handles = [handle, *(part for part, _ in parts)]
     frame["processes"] = [
-        _told(one, on_host) for one in _on(ask, nvml, [handle, *(part for part, _ in parts)])
+        _told(one, on_host) for one in on_gpu.processes(ask, py, nvml.library, handles)
     ]
     return frame
 
@@ -230,70 +253,10 @@ def _parts(ask: Ask, py: Any, handle: Any) -> list[tuple[Any, Frame]]:
     return found
 
 
-# --- who is on it --------------------------------------------------------------------------------
-
-
-def _on(ask: Ask, nvml: Nvml, handles: list[Any]) -> list[_OnGpu]:
-    """Each process once, by PID: most are told as compute alone, some as graphics too."""
-    found: dict[tuple[int, int | None], _OnGpu] = {}
-    for handle in handles:
-        for kind in ("Graphics", "Compute"):
-            rows = ask(partial(_running, nvml, handle, kind)) or []
-            found |= {(one.pid, one.instance): one for one in rows}
-    return [found[key] for key in sorted(found, key=lambda key: (key[0], key[1] or 0))]
-
-
-def _told(one: _OnGpu, on_host: bool) -> Frame:
-    frame = holder(one.pid, one.memory_bytes, on_host=on_host)
-    return frame if one.instance is None else {**frame, "gpu_instance": one.instance}
-
-
-def _running(nvml: Nvml, handle: Any, kind: str) -> list[_OnGpu]:
-    """Processes of a kind by the newest function that the driver has; none where it has none."""
-    for version in ("_v3", "_v2", ""):
-        name = f"nvmlDeviceGet{kind}RunningProcesses{version}"
-        try:
-            function = getattr(nvml.library, name)
-        except AttributeError:
-            continue
-        return _rows(nvml, function, handle, with_instance=bool(version))
-    return []
-
-
-def _rows(nvml: Nvml, function: Any, handle: Any, *, with_instance: bool) -> list[_OnGpu]:
-    widest = 32
-    count = ctypes.c_uint(0)
-    status = function(handle, ctypes.byref(count), None)
-    for _ in range(_TRIES):
-        if status != _INSUFFICIENT_SIZE:
-            break
-        # More may have come between two calls.
-        count.value = count.value * 2 + 5
-        rows = ctypes.create_string_buffer(count.value * widest)
-        ctypes.memset(rows, _UNTOUCHED, len(rows))
-        status = function(handle, ctypes.byref(count), rows)
-        if status == _SUCCESS:
-            return unpacked(rows.raw, count.value, with_instance=with_instance)
-    if status != _SUCCESS:
-        raise nvml.py.NVMLError(status)
-    return []
-
-
-def unpacked(rows: bytes, count: int, *, with_instance: bool) -> list[_OnGpu]:
-    """The first `count` of NVML's process rows in memory that was all 0xA5 before.
-
-    A row is 16 bytes in the first version and 24 after it; drivers 535.43 to 535.86 wrote 32
-    under the same name, which is seen by how far they have written.
-    """
-    layout, size = ("<I4xQII", 24) if with_instance else ("<I4xQ", 16)
-    if with_instance and any(byte != _UNTOUCHED for byte in rows[24 * count : 32 * count]):
-        layout, size = "<I4xQII8x", 32
-    found = []
-    for pid, used, *instance in struct.iter_unpack(layout, rows[: size * count]):
-        told = instance[0] if instance and instance[0] != _NO_INSTANCE else None
-        found.append(_OnGpu(pid, None if used == _NOT_TOLD else used, told))
-    return found
-
-
 def _text(value: Any) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _told(one: on_gpu.OnGpu, on_host: bool) -> Frame:
+    frame = holder(one.pid, one.memory_bytes, on_host=on_host)
+    return frame if one.instance is None else {**frame, "gpu_instance": one.instance}

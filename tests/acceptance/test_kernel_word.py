@@ -129,3 +129,22 @@ def test_a_bare_segfault_is_told_with_the_library_it_was_in(lab: Lab, make_orch:
     said = orch.until(crashed, timeout_s=60.0)
     assert len(said) == 1
     assert re.search(r"segfault at 0 .* in lib.*\(PID inside \d+\)", said[0])
+
+
+def test_an_xid_is_told_by_the_driver_where_the_host_may_not_be_entered(
+    lab: Lab, make_orch: MakeOrch, only_pct: None
+) -> None:
+    """NVML inside tells its number; a program's own fault is evidence, and no card's incident."""
+    lab.gpus.set_idle(1)
+    lab.drive()
+    wait = "while [ ! -e /srv/go ]; do sleep 0.1; done; kill -SEGV $$"
+    orch = make_orch(lab_job(lab, f"sh -c '{wait}'"))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("top")["targets"][0]["gpu_source"] == "nvml in the container")
+    lab.gpus.xid(0, 31)
+    orch.until(lambda: "GPU 0: Xid 31" in orch("top").stdout)
+    (lab["200"].root / "srv/go").touch()
+    orch("wait", run, "--timeout", "40", check=100)
+    verdict = orch.json("show", run)["verdict"]
+    assert verdict["signature"] == "segfault"
+    assert any("kernel: Xid 31 (application) on GPU 0" in line for line in verdict["evidence"])

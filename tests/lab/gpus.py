@@ -50,10 +50,11 @@ class Gpus:
     fields: list[dict[str, str]] = field(default_factory=list)
     processes: list[GpuProcess] = field(default_factory=list)
     parts: list[MigDevice] = field(default_factory=list)
+    xids: list[tuple[int, int]] = field(default_factory=list)
 
     def set_idle(self, count: int) -> None:
         """COUNT GPUs with nothing on them; 0 is a machine without a driver."""
-        self.processes, self.parts = [], []
+        self.processes, self.parts, self.xids = [], [], []
         self.fields = [
             {
                 "index": str(index),
@@ -105,6 +106,11 @@ class Gpus:
         self.fields[index]["lost"] = "1"
         self.write()
 
+    def xid(self, index: int, number: int) -> None:
+        """Let NVML tell of an Xid of one GPU to who listens; the kernel's log has nothing of it."""
+        self.xids.append((index, number))
+        self.write()
+
     def divide(self, *parts: MigDevice) -> None:
         """Turn MIG on for the GPUs that have these parts."""
         self.parts = list(parts)
@@ -137,6 +143,7 @@ class Gpus:
         lines = ["\t".join(["gpu", *(f"{k}={v}" for k, v in f.items())]) for f in self.fields]
         lines += [_part_line(part) for part in self.parts]
         lines += [_process_line(process) for process in self.processes]
+        lines += [f"xid\tgpu={index}\txid={number}" for index, number in self.xids]
         self._replace("\n".join(lines) + "\n")
 
     def _replace(self, text: str) -> None:

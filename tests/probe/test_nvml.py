@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.probe.gpus import is_free
-from orchestrator.probe.nvml import unpacked
+from orchestrator.probe.on_gpu import unpacked
 from tests.lab import driver
 from tests.lab.gpus import GpuProcess, Gpus, MigDevice
 
@@ -216,6 +216,19 @@ def test_a_driver_that_does_not_answer_blocks_nobody_else(gpus: Gpus, sampler: M
     gpus.write()
     while not watching.sample()["samples"]:
         pass
+
+
+def test_an_xid_is_heard_of_without_the_kernels_log(gpus: Gpus, sampler: MakeSampler):
+    """By NVML's own events, from where the program began to listen; the newest is kept."""
+    gpus.xid(0, 13)
+    watching = sampler()
+    assert "xid" not in watching.sample()["samples"][0]["extra"]
+    gpus.xid(1, 48)
+    gpus.xid(1, 94)
+    whole, struck = watching.sample()["samples"]
+    assert "xid" not in whole["extra"]
+    assert struck["extra"]["xid"] == 94
+    assert watching.sample()["samples"][1]["extra"]["xid_at"] == struck["extra"]["xid_at"]
 
 
 def test_a_divided_gpu_tells_its_parts_and_who_is_on_which(gpus: Gpus, sampler: MakeSampler):

@@ -17,6 +17,7 @@ _THROTTLES: Mapping[int, str] = {
 def notes(extra: Mapping[str, Any]) -> tuple[str, ...]:
     """What is not as it should be with a GPU, by the `extra` of its newest sample."""
     found = [str(extra["error"])] if extra.get("error") else []
+    found += [f"Xid {extra['xid']}"] if extra.get("xid") is not None else []
     found += throttles(extra.get("throttle_reasons"))
     if extra.get("ecc_uncorrected"):
         found.append(f"{extra['ecc_uncorrected']} uncorrected ECC errors")

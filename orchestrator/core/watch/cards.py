@@ -7,14 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import GpuSample, Severity
 from orchestrator.core.parse.gpu_notes import throttles
+from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 from orchestrator.core.watch import advice
 from orchestrator.core.watch.activity import BUSY_WATTS_PART
-from orchestrator.core.watch.xid import xid_meaning
+from orchestrator.core.watch.xid import LOG_ONLY, XidClass, xid_class, xid_meaning, xid_title
 
 ROUNDS = 15
 """Half a minute of samples, so that no single step decides."""
@@ -23,6 +25,28 @@ BUSY_PERCENT = 95.0
 LATE_PERCENT = 70.0
 SLOW_PART = 0.8
 _POWER_CAP = 0x4
+
+
+def told_by_driver(
+    samples: Sequence[GpuSample], own: frozenset[int], since: float
+) -> tuple[KernelEvent, ...]:
+    """Xids of a run's GPUs from a time on, as the kernel's log would tell them.
+
+    Of all GPUs that are seen where it is not known which are the run's.
+    """
+    return tuple(
+        KernelEvent(
+            kind=KernelEventKind.XID,
+            text=f"Xid {number} ({xid_class(number)}) on GPU {one.index}: {xid_meaning(number)}",
+            at=one.extra["xid_at"],
+            xid=number,
+            pci=one.extra.get("pci"),
+        )
+        for one in samples
+        if (number := one.extra.get("xid")) is not None
+        and one.extra["xid_at"] >= since
+        and (not own or one.index in own)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +66,7 @@ class Cards:
         self._rounds: dict[int, deque[_Round]] = {}
         self._names: dict[int, str | None] = {}
         self._uncorrected: dict[int, int] = {}
+        self._xids: dict[int, tuple[Any, Any]] = {}
         self._told: set[tuple[str, int]] = set()
 
     def take(self, samples: Sequence[GpuSample], own: frozenset[int]) -> list[Finding]:
@@ -74,10 +99,22 @@ class Cards:
             if count > before:
                 text = f"GPU {index}: {count - before} more uncorrected ECC errors, {count} in all"
                 found.append(_fault("an uncorrected ECC error of the card's memory", text))
+        found += self._heard(sample)
         rows = extra.get("remapped_rows")
         if rows and rows[3] and self._is_new("remap", index):
             found.append(_fault(xid_meaning(64), f"GPU {index}: {xid_meaning(64)}"))
         return found
+
+    def _heard(self, sample: GpuSample) -> list[Finding]:
+        """An Xid that the driver told of by itself, where the kernel's log may not be seen."""
+        number, at = sample.extra.get("xid"), sample.extra.get("xid_at")
+        if number is None or self._xids.get(sample.index) == (number, at):
+            return []
+        self._xids[sample.index] = (number, at)
+        if xid_class(number) is XidClass.APPLICATION:
+            return []
+        text = f"Xid {number} ({xid_class(number)}) on GPU {sample.index}: {xid_meaning(number)}"
+        return [_fault(xid_title(number), text, noted=number in LOG_ONLY)]
 
     def _note(self, sample: GpuSample) -> None:
         if sample.index not in self._own or sample.utilization_percent is None:
@@ -174,13 +211,13 @@ def _waits(rounds: Iterable[_Round]) -> bool:
     return bool(parts) and median(parts) < BUSY_WATTS_PART
 
 
-def _fault(title: str, text: str) -> Finding:
+def _fault(title: str, text: str, *, noted: bool = False) -> Finding:
     return Finding(
         signature="gpu_fault",
         role=Role.ROOT,
         line=0,
         text=text,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if noted else Severity.CRITICAL,
         transient=False,
         family="gpu_fault",
         fingerprint=fingerprint(

@@ -14,7 +14,7 @@ from orchestrator.core.events import KernelLine
 from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import ExitRecord, GpuSample, Severity
 from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind, read_kernel_line
-from orchestrator.core.watch.xid import LOG_ONLY, XidClass, xid_class, xid_meaning
+from orchestrator.core.watch.xid import LOG_ONLY, XidClass, xid_class, xid_meaning, xid_title
 
 BEFORE_END_S = 30.0
 """A process dies of its OOM kill within this time; an older one was survived."""
@@ -125,8 +125,7 @@ def xid_finding(line: KernelLine, whose: Whose) -> Finding | None:
         kind, title = XidClass.MACHINE, f"SXid {event.xid}: a fatal error of the NVLink switch"
     elif event.kind is KernelEventKind.XID and event.xid is not None:
         kind = xid_class(event.xid)
-        # The same as where the driver says it in other words.
-        title = xid_meaning(79) if event.xid == 79 else f"Xid {event.xid}: {xid_meaning(event.xid)}"
+        title = xid_title(event.xid)
     else:
         return None
     if kind is XidClass.APPLICATION:

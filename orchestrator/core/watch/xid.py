@@ -68,3 +68,8 @@ def xid_class(number: int) -> XidClass:
 def xid_meaning(number: int) -> str:
     """What it says, in a few words."""
     return XIDS[number][1] if number in XIDS else "not in our table; look it up"
+
+
+def xid_title(number: int) -> str:
+    """The title of its finding: the same whoever tells of it, and in whatever words."""
+    return xid_meaning(79) if number == 79 else f"Xid {number}: {xid_meaning(number)}"

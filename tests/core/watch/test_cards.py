@@ -116,3 +116,21 @@ def test_memory_errors_count_from_where_they_stood():
     assert found.text == "GPU 0: 1 more uncorrected ECC errors, 3 in all"
     (found,) = cards.take([sample(0, ecc_uncorrected=3, remapped_rows=[0, 1, 1, 1])], ALL)
     assert found.text == "GPU 0: a memory row or page could not be replaced"
+
+
+def test_an_xid_that_the_driver_tells_is_told_once_and_by_its_class():
+    """The same finding as from the kernel's log; a program's own fault is none."""
+    cards = Cards()
+    assert cards.take([sample(0, xid=31, xid_at=1.0)], ALL) == []
+    (found,) = cards.take([sample(0, xid=48, xid_at=2.0)], ALL)
+    assert cards.take([sample(0, xid=48, xid_at=2.0)], ALL) == []
+    assert found.text.startswith("Xid 48 (gpu) on GPU 0: a double-bit ECC error")
+    line = KernelLine(
+        line="NVRM: Xid (PCI:0000:01:00): 48, pid=9, name=python3, DBE", at=1.0,
+        run="dflash-1", run_dir="/w/runs/dflash-1.u",
+    )  # fmt: skip
+    said = xid_finding(line, Whose(run="dflash-1", directory="/w/runs/dflash-1.u", container=None))
+    assert said is not None
+    assert said.fingerprint == found.fingerprint
+    (noted,) = cards.take([sample(0, xid=63, xid_at=3.0)], ALL)
+    assert noted.severity is Severity.WARNING
