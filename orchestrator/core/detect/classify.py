@@ -56,9 +56,10 @@ class Classifier:
         self._seen: dict[tuple[str, str, tuple[str, ...]], Signature] = {}
         self._generic = next(item for item in self._signatures if item.id == GENERIC)
 
-    def named(self, signature: str) -> Signature:
-        """The first signature of that id; the one of any Python exception where none has it."""
-        return next((item for item in self._signatures if item.id == signature), self._generic)
+    def named(self, signature: str, title: str = "") -> Signature:
+        """The signature of that id, and of that title where several have it; else the generic one."""
+        faces = [item for item in self._signatures if item.id == signature]
+        return next((item for item in faces if item.title == title), (*faces, self._generic)[0])
 
     # --- exceptions ---------------------------------------------------------------------------
 

@@ -44,6 +44,28 @@ def test_compile_of_the_other_thread_is_in_the_evidence() -> None:
     assert any("_dynamo" in line for line in judged("ran_race_compiled_1").evidence)
 
 
+def test_victim_device_other_thread_and_cold_cache_are_said() -> None:
+    """Two threads died of it: who, on which device, who else, and that the cache was cold."""
+    cause = judged("ran_race_torn").cause
+    assert "Here drafter-0 died." in cause
+    assert "drafter-2 was tracing (line 25)." in cause
+    log = (
+        b"drafter-1: compile cache is cold, compiling for cuda:1\nstep 1 loss 2.0\n"
+        b"Exception in thread drafter-1:\nTraceback (most recent call last):\n"
+        b'  File "/srv/app/drafter.py", line 61, in draft\n    hidden = self.model(tokens)\n'
+        b"RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized"
+        b" function. This is not supported at the moment.\n"
+    )
+    cause = diagnose([log]).cause
+    assert "Here drafter-1 died on cuda:1." in cause
+    assert "The compile cache was cold (line 1)." in cause
+
+
+def test_face_of_a_newer_torch_has_its_own_cause() -> None:
+    """The KeyError of 2.14 is not explained by the flag, which is thread-local there."""
+    assert "2.14 made the tracing flag thread-local" in judged("form_fx_keyerror").cause
+
+
 def test_trace_of_the_same_stack_is_no_race() -> None:
     """A tracer below the raise makes it deterministic; a patched module call alone does not."""
     assert judged("ran_dyn_nested").signature == "fx_trace_nested"
