@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from orchestrator.core.detect.classify import GENERIC, Classifier
+from orchestrator.core.detect.classify import Classifier
+from orchestrator.core.detect.matching import GENERIC
 from orchestrator.core.detect.notes import Notes
 from orchestrator.core.detect.pace import Pace
 from orchestrator.core.detect.prefilter import Prefilter, Rarities

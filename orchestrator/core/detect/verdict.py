@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.core.detect.afterwards import Life, Sign
-from orchestrator.core.detect.classify import Classifier, by_exit_code
+from orchestrator.core.detect.classify import Classifier
+from orchestrator.core.detect.exit_codes import by_exit_code
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.race import Scene
 from orchestrator.core.detect.ranking import Ranking
