@@ -24,6 +24,8 @@ MAX_PLACES = 40
 METRICS_BYTES = 4 * 1024 * 1024
 DAEMON_LOG_BYTES = 16 * 1024 * 1024
 MAX_EVIDENCE_BYTES = 16 * 1024 * 1024
+AFTER_END_S = 60.0
+"""What the kernel says of an end comes with it, or shortly after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,22 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
         yield _document("diff.json", await comparing.diff(parts, run.id, {"with": good.id}))
     samples = (await queries.gpus(parts, run.id))["samples"]
     yield _File("gpus.jsonl", "".join(json.dumps(one) + "\n" for one in samples))
+    yield _File("kernel.txt", "".join(_kernel(parts, run)))
     lines = _lines_of_interest(run, incidents)
     for file in await asyncio.to_thread(lambda: list(_stored(parts, run, lines))):
         yield file
+
+
+def _kernel(parts: Parts, run: Run) -> Iterator[str]:
+    """What the host's kernel said while the run lived, without what it said of other containers."""
+    target = parts.inventory.targets.get(run.target)
+    if target is None:
+        return
+    machine = parts.fleet.machine(target)
+    until = run.ended_at + AFTER_END_S if run.ended_at is not None else float("inf")
+    for line in machine.kernel.since(run.started_at or run.created_at):
+        if line.at <= until and line.container in (None, target.container):
+            yield f"{line.at:.3f} {line.line}\n"
 
 
 def _lines_of_interest(run: Run, incidents: Iterable[dict[str, Any]]) -> dict[int, set[int]]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +65,11 @@ def test_a_bare_kill_is_explained_by_the_hosts_kernel(
     assert re.search(told, evidence)
     alert = receiver.wait_for(where=firing)[0].json["alerts"][0]
     assert "container 200 reached its memory limit of 96 MiB" in alert["annotations"]["evidence"]
+    with tarfile.open(orch.folder / orch.json("bundle", "@1")["path"]) as archive:
+        (name,) = (one for one in archive.getnames() if one.endswith("/kernel.txt"))
+        kernel = archive.extractfile(name)
+        assert kernel is not None
+        assert "oom-kill:constraint=CONSTRAINT_MEMCG" in kernel.read().decode()
 
 
 def test_a_bare_kill_is_explained_from_inside_where_the_host_may_not_be_entered(
