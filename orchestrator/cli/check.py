@@ -17,7 +17,8 @@ def doctor(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
     else:
-        output.say(*check_lines(found["checks"]))
+        for line in check_lines(found["checks"]):
+            output.say(*output.wrapped(line))
     return CRITICAL if any(map(refuses, found["checks"])) else 0
 
 
@@ -27,14 +28,27 @@ def refuses(check: Mapping[str, Any]) -> bool:
 
 
 def check_lines(checks: list[dict[str, object]]) -> list[str]:
-    """Checks as lines: `ok`, `warn` or `FAIL`, what was found, and the remedy below it."""
-    lines = []
+    """Checks as lines: `ok`, `warn` or `FAIL`, what was found, and the remedy below it.
+
+    What an earlier check said already, as of one host that many targets are on, is said once.
+    """
+    lines: list[str] = []
+    told: dict[str, str] = {}
     for check in checks:
+        name, text, remedy = (str(check[key] or "") for key in ("name", "text", "remedy"))
         word = "ok  " if check["ok"] else "FAIL" if check["critical"] else "warn"
         painted = word if check["ok"] else output.emphasis(word, "31" if word == "FAIL" else "33")
-        lines.append(f"{painted}  {check['name']}: {check['text']}")
-        if not check["ok"] and check["remedy"]:
-            lines.append(f"      {check['remedy']}")
+        if check["ok"]:
+            lines.append(f"{painted}  {name}: {text}")
+            continue
+        for known, before in told.items():
+            text = text.replace(known, f"the same as {before}")
+        lines.append(f"{painted}  {name}: {text}")
+        if remedy and remedy not in told:
+            lines.append(f"      {remedy}")
+        # A check may quote another with its remedy; the longer is looked for first.
+        for whole in (f"{check['text']} {remedy}", str(check["text"]), remedy):
+            told.setdefault(whole, name)
     return lines
 
 

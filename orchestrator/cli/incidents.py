@@ -32,7 +32,8 @@ def incidents(options: argparse.Namespace) -> int:
         for one in found["incidents"]
     ]
     heads = "INCIDENT RUN SEVERITY STATE OPENED TIMES SIGNATURE TITLE"
-    output.say(*output.table(heads.split(), rows))
+    spare = ("TIMES", "SEVERITY", "SIGNATURE", "STATE")
+    output.say(*output.table(heads.split(), rows, spare=spare))
     return 0
 
 
@@ -42,7 +43,12 @@ def explain(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        output.say(*said["markdown" if options.markdown else "text"].splitlines())
+        text, behind, traceback = said["markdown" if options.markdown else "text"].partition(
+            "\nTraceback:\n"
+        )
+        for line in text.splitlines():
+            output.say(*([line] if options.markdown else output.wrapped(line)))
+        output.say(*f"{behind}{traceback}".splitlines())
     return 0
 
 

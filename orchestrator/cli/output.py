@@ -6,7 +6,9 @@ Tables are plain columns on a terminal and in a pipe alike; rich is only for the
 import json
 import os
 import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -14,6 +16,10 @@ from typing import Any, TextIO
 from orchestrator.core.parse.terminal import printable
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_LEAD = re.compile(r" *(?:\w+ {2,}|\d+(?:\.|:) )?")
+"""What stands in front of a line's text: blanks, a word of a card, a number."""
+LEAST_LAST = 20
+"""The last column of a table is never cut to less than this."""
 _C1 = dict.fromkeys(range(128, 160))
 """The 8-bit forms of the escapes: a terminal obeys U+009B as it does ESC [."""
 
@@ -74,17 +80,45 @@ def print_json_line(document: object) -> None:
     print(json.dumps(document, separators=(",", ":")), flush=True)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns; the last column is not padded, states are coloured on a terminal."""
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, spare: Sequence[str] = ()
+) -> list[str]:
+    """Lines of columns; the last column is not padded.
+
+    On a terminal states are coloured, and what is too wide for it goes: the `spare` columns one by
+    one, the first first, then the end of the last column.
+    """
     cells = [[harmless(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in [list(heads), *cells]) for at in range(len(heads))]
     colour = is_coloured(sys.stdout)
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * (len(heads) - 1)
+        if spare and room < min(widths[-1], LEAST_LAST):
+            at = list(heads).index(spare[0])
+            fewer = [[*row[:at], *row[at + 1 :]] for row in (heads, *rows)]
+            return table(fewer[0], fewer[1:], spare=spare[1:])
+        widths[-1] = min(widths[-1], max(room, LEAST_LAST))
+        cells = [[*row[:-1], _cut(row[-1], widths[-1])] for row in cells]
     lines = []
     for row in [list(heads), *cells]:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         painted = [_paint(cell) if colour else cell for cell in padded]
         lines.append("  ".join(painted).rstrip())
     return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def wrapped(line: str) -> list[str]:
+    """A line of prose as the terminal is wide, its further lines under its own text; else whole."""
+    if not sys.stdout.isatty():
+        return [line]
+    columns = max(shutil.get_terminal_size().columns, 40)
+    lead = _LEAD.match(_COLOUR.sub("", line))
+    hang = " " * (lead.end() if lead else 0)
+    return textwrap.wrap(line, columns, subsequent_indent=hang, break_on_hyphens=False) or [""]
 
 
 def _paint(cell: str) -> str:

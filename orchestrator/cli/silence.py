@@ -62,4 +62,4 @@ def _lasts(silence: Mapping[str, Any], moment: float) -> str:
         return "over"
     if silence["until"] is None:
         return "for good"
-    return f"{output.duration(silence['until'] - moment)} more"
+    return f"{output.duration(round(silence['until'] - moment))} more"

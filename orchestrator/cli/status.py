@@ -67,6 +67,8 @@ def _section(heads: str, rows: Sequence[Sequence[str]]) -> None:
 
 def _target_row(target: Mapping[str, Any], moment: float) -> list[str]:
     link = target["link"]
+    if link == "unreachable" and target["seen_at"] is None and not target["error"]:
+        return [target["name"], "not looked at yet", "-", "-"]
     return [
         target["name"],
         link if target["watched"] == "probe" else f"{link} (plain shell)",
@@ -213,9 +215,8 @@ def top(options: argparse.Namespace) -> int:
     moment = output.now()
     for target in found["targets"]:
         age = output.age(target["gpus_at"], moment)
-        output.say(
-            f"{target['name']}  {target['link']}, GPUs {age} ({target['gpu_source'] or '-'})"
-        )
+        seen = f"GPUs {age} ({target['gpu_source'] or '-'})" if target["gpus"] else "no GPU is seen"
+        output.say(f"{target['name']}  {target['link']}, {seen}")
         if target["error"]:
             output.say(f"  {target['error']}")
         heads = "GPU NAME USE MEMORY POWER TEMP PROCESSES"

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli import output
+from orchestrator.cli.check import check_lines
 from orchestrator.cli.follow import MAX_PARTIAL_CHARS, Lines
 from orchestrator.cli.stop import index_ranges
 
@@ -77,6 +78,31 @@ def test_numbers_keep_steps_whole_and_losses_short() -> None:
 def test_gpu_ranges(indexes: list[int], text: str) -> None:
     """Neighbours are joined."""
     assert index_ranges(indexes) == text
+
+
+def test_what_many_checks_say_is_said_once() -> None:
+    """Two targets on a host whose key is unknown: the second names the first; one remedy."""
+    unknown = {
+        "ok": False,
+        "critical": True,
+        "text": "The key of far is unknown.",
+        "remedy": "Do X.",
+    }
+    quoted = {
+        **unknown,
+        "text": "not in full: The key of far is unknown. Do X.",
+        "remedy": "Let Y.",
+    }
+    lines = check_lines(
+        [{**unknown, "name": "a"}, {**unknown, "name": "b"}, {**quoted, "name": "host"}]
+    )
+    assert lines == [
+        "FAIL  a: The key of far is unknown.",
+        "      Do X.",
+        "FAIL  b: the same as a",
+        "FAIL  host: not in full: the same as a",
+        "      Let Y.",
+    ]
 
 
 def test_lines_come_whole_from_pieces() -> None:

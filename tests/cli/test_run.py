@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -250,6 +251,23 @@ class Terminal:
             self.process.kill()
         self.process.wait(timeout=DEADLINE_S)
         os.close(self.master)
+
+
+def test_a_table_ends_where_the_terminal_does(canned: CannedBackend) -> None:
+    """What is too wide for 100 columns goes: spare columns, then the end of the last one."""
+    long = incident_view(run="some-long-name-of-a-job-12", title="a title that goes on " * 5)
+    canned.documents["incidents"] = {"incidents": [long]}
+    terminal = Terminal("incidents")
+    try:
+        assert terminal.finish() == 0
+        lines = terminal.seen.decode().splitlines()
+        assert "TITLE" in lines[0]
+        assert "TIMES" not in lines[0]
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+        assert plain[1].endswith("...")
+        assert max(map(len, plain)) <= 100
+    finally:
+        terminal.close()
 
 
 def test_a_progress_bar_is_drawn_over_while_it_grows(canned: CannedBackend) -> None:

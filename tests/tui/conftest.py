@@ -1,8 +1,11 @@
-"""Replays of named situations, and an app that plays one while its clock stands still."""
+"""Replays of named situations, an app that plays one while its clock stands still, one served."""
 
 import asyncio
+import socket
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -86,3 +89,20 @@ def screen_text(pilot: Pilot[None]) -> str:
     """The screen as lines of text."""
     strips = pilot.app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+@pytest.fixture
+def address(replays: Path, free_port: int) -> Iterator[str]:
+    """The printed address of a dashboard that is served."""
+    argv = [sys.executable, "-m", "tui", "--replay", str(replays / "none.jsonl"), "--web"]
+    with subprocess.Popen([*argv, str(free_port)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        printed = server.stdout.readline().strip()
+        deadline = time.monotonic() + 30
+        with socket.socket() as call:
+            # It is printed a moment before the port is open.
+            while call.connect_ex(("127.0.0.1", free_port)):
+                assert time.monotonic() < deadline, "nobody listens"
+                time.sleep(0.05)
+        yield printed
+        server.terminate()

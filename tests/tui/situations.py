@@ -469,7 +469,7 @@ def crash_loop() -> list[Line]:
 def host_lost() -> list[Line]:
     """A host that was not seen for four minutes: its run is not failed, only unseen."""
     text = START_LINES + step_lines(1150, 1240)
-    blind = {"link": "unreachable", "seen_at": NOW - 250}
+    blind: Line = {"link": "unreachable", "seen_at": NOW - 250}
     gpus = [gpu(index, 95, 61.5, "dflash-3") for index in range(4)]
     return [
         begin("host lost"),

@@ -1,32 +1,8 @@
 """The dashboard in a browser: only for who has the whole address."""
 
 import asyncio
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import aiohttp
-import pytest
-
-
-@pytest.fixture
-def address(replays: Path, free_port: int) -> Iterator[str]:
-    """The printed address of a dashboard that is served."""
-    argv = [sys.executable, "-m", "tui", "--replay", str(replays / "none.jsonl"), "--web"]
-    with subprocess.Popen([*argv, str(free_port)], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        printed = server.stdout.readline().strip()
-        deadline = time.monotonic() + 30
-        with socket.socket() as call:
-            # It is printed a moment before the port is open.
-            while call.connect_ex(("127.0.0.1", free_port)):
-                assert time.monotonic() < deadline, "nobody listens"
-                time.sleep(0.05)
-        yield printed
-        server.terminate()
 
 
 async def test_without_the_key_everything_is_refused(address: str) -> None:
