@@ -139,7 +139,11 @@ class Witness:
         if gpus is None or gpus.at == self._cards_at:
             return []
         self._cards_at = gpus.at
-        return self._cards.take(gpus.samples, own_cards(gpus.samples, self._whose()))
+        return self._cards.take(
+            gpus.samples,
+            own_cards(gpus.samples, self._whose()),
+            stepping=self._vigil.gets_on(self._clock.now()),
+        )
 
     async def _look_at_time(self) -> list[Finding]:
         now = self._clock.now()

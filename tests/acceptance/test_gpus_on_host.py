@@ -134,3 +134,22 @@ def test_stop_tells_of_the_gpus_that_were_the_runs(lab: Lab, make_orch: MakeOrch
         said, _ = stopping.communicate(timeout=60)
     assert "GPUs 0-1 free after" in said
     assert "held" not in said
+
+
+def test_a_rank_that_comes_late_is_told_while_the_run_goes_on(
+    lab: Lab, make_orch: MakeOrch
+) -> None:
+    """Half a minute of one GPU at rest and two that wait for it, as the host's driver has it."""
+    lab.gpus.set_idle(3)
+    lab.drive()
+    orch = make_orch(lab_job(lab, "python3 -m played steps --count 0"))
+    run = orch.json("run", "--detach")["run"]
+    pid = orch.until(lambda: lab["200"].pids(running="-m played steps")).pop()
+    lab.gpus.run_on(*(GpuProcess(gpu=gpu, pid=pid, used_memory_mib=70_000) for gpu in range(3)))
+    for gpu, percent in enumerate((100, 34, 99)):
+        lab.gpus.set(gpu, utilization_gpu=percent)
+    (incident,) = orch.until(lambda: orch.json("incidents")["incidents"], timeout_s=90.0)
+    assert (incident["signature"], incident["severity"]) == ("straggler", "warning")
+    assert incident["finding"]["text"].startswith("GPU 1 is busy 34 % of the time")
+    assert orch.json("show", run)["state"] == "running"
+    orch("stop", run)

@@ -69,13 +69,19 @@ class Cards:
         self._xids: dict[int, tuple[Any, Any]] = {}
         self._told: set[tuple[str, int]] = set()
 
-    def take(self, samples: Sequence[GpuSample], own: frozenset[int]) -> list[Finding]:
+    def take(
+        self, samples: Sequence[GpuSample], own: frozenset[int], *, stepping: bool = True
+    ) -> list[Finding]:
         """What is new with one more round of samples; `own` are indexes of the run's GPUs now.
 
-        A GPU stays the run's: one that is lost tells of no process any more.
+        A GPU stays the run's: one that is lost tells of no process any more. `stepping`: the run
+        is at its steps; else one rank may rightly be at work for all.
         """
         self._own |= own
         found = [one for sample in samples for one in self._faults(sample)]
+        if not stepping:
+            self._rounds.clear()
+            return found
         for sample in samples:
             self._note(sample)
         return [*found, *self._late(), *self._slow()]

@@ -18,12 +18,14 @@ from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.watch import advice
 from orchestrator.core.watch.activity import Activity, said
 from orchestrator.core.watch.expectation import IN_A_ROW, Expectation
-from orchestrator.core.watch.pace import Pace
+from orchestrator.core.watch.pace import TRAINING, Pace
 
 BLIND_AFTER_S = 300.0
 SILENT_LEAST_S = 300.0
 SILENT_STEPS = 30
 """Without `output_within`, silence is suspicious after so many usual steps."""
+RECENT_STEP_S = 60.0
+BEGINNING_S = 600.0
 SLOW_PHASES = frozenset({"compile", "checkpoint", "eval"})
 SLOW_PHASE_FACTOR = 3.0
 
@@ -56,6 +58,7 @@ class Vigil:
         self._heard_at = now
         self._has_output = has_output
         self._has_metrics = self._has_steps = has_steps
+        self._stepped_at = float("-inf")
         self._unseen_since: float | None = None
         self._pace = Pace()
         self._expectations = [Expectation(text) for text in policy.expect]
@@ -83,6 +86,7 @@ class Vigil:
         step = values.get("step")
         if isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step):
             self._has_steps = True
+            self._stepped_at = at
             self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
         self._weigh_loss(values.get("loss"), step)
         self._note_memory(values.get("memory_bytes"))
@@ -116,6 +120,18 @@ class Vigil:
             self._tell_pace()
         found, self._found = self._found, []
         return found
+
+    def gets_on(self, now: float) -> bool:
+        """Whether the run is at its steps: only then does one GPU that rests hold others up.
+
+        While one rank loads, compiles or saves, all others wait for it, and rightly so. Of a
+        program that tells no steps this is known by its output, once it is past its beginning.
+        """
+        if self.phase not in TRAINING:
+            return False
+        if self._has_steps:
+            return now - self._stepped_at < RECENT_STEP_S
+        return now - self._started_at > BEGINNING_S and now - self._heard_at < RECENT_STEP_S
 
     def _tell_pace(self) -> None:
         """Slower for good; with more memory as well, compiled code was given up."""

@@ -38,6 +38,15 @@ def test_a_rank_that_comes_late_is_a_straggler():
     )
 
 
+def test_who_works_for_all_while_no_step_is_made_is_no_straggler():
+    """Loading, compiling, saving: the others wait for that rank, and rightly so."""
+    samples = [sample(0, percent=3.0), sample(1), sample(2), sample(3)]
+    cards = Cards()
+    assert not [one for _ in range(3 * ROUNDS) for one in cards.take(samples, ALL, stepping=False)]
+    assert rounds(cards, samples, ROUNDS - 1) == []
+    assert len(rounds(cards, samples, 1)) == 1
+
+
 def test_of_two_gpus_the_one_that_waits_is_known_by_its_power():
     """As recorded: the rank that waits shows 100 % at 22 % of its power, the late one 8 %.
 

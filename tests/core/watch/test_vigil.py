@@ -342,3 +342,19 @@ def test_slower_with_more_memory_is_compiled_code_that_was_given_up():
         "the last 5 steps took 3.0 times as long as before, with 2.0 times the memory:"
         " compiled code may run eagerly now"
     )
+
+
+def test_a_run_gets_on_while_it_makes_steps():
+    """By its steps, in training alone; by its output where it tells none and has begun."""
+    watch = vigil()
+    watch.output(START + 5)
+    assert not watch.gets_on(START + 10)
+    watch.output(START + 650)
+    assert watch.gets_on(START + 660)
+    assert not watch.gets_on(START + 800)
+    watch.numbers({"step": 1, "phase": "train"}, START + 800, told_at=None)
+    assert watch.gets_on(START + 810)
+    watch.output(START + 900)
+    assert not watch.gets_on(START + 900)
+    watch.numbers({"step": 2, "phase": "checkpoint"}, START + 901, told_at=None)
+    assert not watch.gets_on(START + 902)
