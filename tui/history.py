@@ -75,11 +75,16 @@ def environment(document: Mapping[str, Any]) -> list[Paragraph]:
     for look in document["looks"]:
         clock = time.strftime("%H:%M:%S", time.localtime(look["at"]))
         title = f"attempt {look['attempt']}, at its {look['moment']}, {clock}"
-        told.append(Paragraph(title, tuple(_facts(look["fingerprint"]))))
+        whole = dict(look["fingerprint"])
+        packages = {
+            name: one["version"] for name, one in (whole.pop("packages", None) or {}).items()
+        }
+        told.append(Paragraph(title, tuple(_facts(whole))))
+        told.append(Paragraph("packages", tuple(_facts(dict(sorted(packages.items()))))))
     if document["looks"]:
-        told.append(
-            Paragraph("configuration", tuple(_facts(document["looks"][-1]["configuration"])))
-        )
+        facts = document["looks"][-1]["configuration"]
+        told.insert(1, Paragraph("configuration", tuple(_facts(facts))))
+    told = [one for one in told if one.lines]
     return told or [Paragraph("environment", (Cell("Nobody looked at it.", "muted"),))]
 
 
@@ -89,6 +94,9 @@ def _facts(facts: Mapping[str, Any], above: str = "") -> Iterator[Cell]:
         full = f"{above}{name}"
         if isinstance(value, Mapping) and value:
             yield from _facts(value, f"{full}.")
-        elif value not in (None, "", [], {}):
+        elif name.endswith("_at") and isinstance(value, float):
+            at = time.strftime("%d %b %H:%M:%S", time.localtime(value))
+            yield Cell(text.harmless(f"{full}: {at}"))
+        elif value not in (None, "", [], {}) and name != "at":
             said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             yield Cell(text.harmless(f"{full}: {said}"))

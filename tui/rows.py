@@ -98,7 +98,9 @@ def run_cells(run: RunView, sight: Sight, fleet: Fleet) -> dict[str, Cell]:
     eta = eta_of(run, course) if live else None
     gpus = fleet.gpus_of(run["id"]) if live else []
     link = LINKS.get(run["link"], ("?", "plain"))
-    where = run["target"] if run["link"] == "connected" else f"{link[0]} {run['target']}"
+    # What a run that has ended was seen by last says nothing of its target now.
+    seen = not live or run["link"] == "connected"
+    where = run["target"] if seen else f"{link[0]} {run['target']}"
     return {
         "badge": Cell("!" if alarms else "", "bad"),
         "run": Cell(text.harmless(run["id"]), "strong" if live else quiet),
@@ -111,7 +113,7 @@ def run_cells(run: RunView, sight: Sight, fleet: Fleet) -> dict[str, Cell]:
         "phase": Cell(text.harmless(run["phase"] or "") if live else ending(run), quiet),
         "output": output_age(run, sight.now),
         "gpus": Cell("".join(map(use_block, gpus)), "busy" if link[1] == "good" else "muted"),
-        "target": Cell(text.harmless(where), quiet if link[1] == "good" else link[1]),
+        "target": Cell(text.harmless(where), quiet if seen else link[1]),
         "took": Cell(text.duration(took_of(run, sight.now)), quiet),
         "why": Cell(text.harmless(run["why"]), quiet),
     }
@@ -257,7 +259,7 @@ def run_facts(run: RunView, sight: Sight, *, width: int) -> list[Cell]:
     if course and course.losses and width >= 60:
         cells.append(
             Cell(
-                text.sparkline([loss for _, loss in course.losses], 32 if width > 110 else 12),
+                text.sparkline([loss for _, loss in course.losses], 32 if width > 110 else 8),
                 "busy",
             )
         )

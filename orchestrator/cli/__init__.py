@@ -1,6 +1,6 @@
 """`orch`: reads the words of a command, asks the daemon, prints. It decides nothing.
 
-    parser.py      every command; options.py has the options of some, command.py what a command is
+    parser.py      every command; options*.py have the options of most, command.py what a command is
     main.py        words -> command module -> exit code; the only place that prints an error
     reach.py       the inventory, its daemon (started where it must be), and a client of it
     output.py      tables, durations, JSON; remote text made harmless

@@ -141,11 +141,6 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def add_install(parser: argparse.ArgumentParser) -> None:
-    """Options of `daemon install`."""
-    parser.add_argument("--print", action="store_true", help="only print the unit")
-
-
 MORE: dict[str, Command] = {
     "simulate": Command("check", "simulate", "try the whole alarm path", _simulate),
     "prune": Command("prune", "prune", "remove old releases, run folders and logs", _prune),

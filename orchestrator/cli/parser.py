@@ -12,14 +12,14 @@ from typing import NoReturn
 
 from orchestrator.cli.command import (
     INCIDENT_HELP,
-    KINDS,
     Command,
     add_env,
     add_json,
     add_run,
     given_name,
 )
-from orchestrator.cli.options import MORE, add_install, moment
+from orchestrator.cli.options import MORE, moment
+from orchestrator.cli.options_itself import ITSELF
 from orchestrator.cli.options_reach import REACH, add_target
 
 EXIT_CODES = """\
@@ -151,49 +151,6 @@ def _diagnose(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--jsonl", action="store_true", help="one JSON object a file")
 
 
-def _alert_test(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sink", metavar="SINK", nargs="?", help="all sinks where none is named")
-    add_json(parser)
-
-
-def _daemon_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="the API there too, for who has ORCH_API_TOKEN"
-    )
-    parser.add_argument("--tls-cert", metavar="FILE", help="PEM; needed but on a loopback address")
-    parser.add_argument("--tls-key", metavar="FILE", help="its key")
-
-
-def _daemon_status(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="every daemon of this user")
-    add_json(parser)
-
-
-def _tui(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--read-only", action="store_true", help="refuse whatever changes things")
-    parser.add_argument("--replay", metavar="FILE", help="play a recorded situation")
-    parser.add_argument(
-        "--web",
-        metavar="PORT",
-        nargs="?",
-        const="",
-        help="serve it to a browser on this machine",
-    )
-
-
-def _completion(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "shell", choices=("bash", "zsh", "fish", "tcsh", "names"), help="names: what a script asks"
-    )
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        choices=tuple(dict.fromkeys(KINDS.values())),
-        default="runs",
-        help="what a script asks for",
-    )
-
-
 COMMANDS: dict[str, Command] = {
     "deploy": Command("ship", "deploy", "ship the package; plan first", _deploy),
     "run": Command("launch", "run", "preflight, launch and follow a job", _launch, takes_rest=True),
@@ -213,28 +170,7 @@ COMMANDS: dict[str, Command] = {
     "diagnose": Command("diagnose", "diagnose", "read any log; needs no daemon", _diagnose),
     **MORE,
     **REACH,
-    "doctor": Command("check", "doctor", "check everything and say the remedy", add_json),
-    "alert": Command(
-        "",
-        "",
-        "alerts",
-        parts={"test": Command("check", "test_alert", "send one alert to a sink", _alert_test)},
-    ),
-    "daemon": Command(
-        "",
-        "",
-        "the daemon of this inventory",
-        parts={
-            "run": Command("daemon", "run", "be the daemon, in the foreground", _daemon_run),
-            "start": Command("daemon", "start", "start it in the background", add_json),
-            "stop": Command("daemon", "stop", "end it; runs go on"),
-            "install": Command("install", "install", "as a systemd user unit", add_install),
-            "status": Command("daemon", "status", "whether it runs, and where", _daemon_status),
-        },
-    ),
-    "tui": Command("enter", "tui", "the dashboard", _tui),
-    "completion": Command("completion", "completion", "a completion script", _completion),
-    "manual": Command("completion", "manual", "the manual page, for `man -l -`"),
+    **ITSELF,
 }
 
 

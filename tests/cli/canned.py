@@ -356,7 +356,7 @@ class CannedDaemon:
         self.backend = backend or CannedBackend(location)
         self._loop = asyncio.new_event_loop()
         self._server = Server(self.backend)
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def __enter__(self) -> "CannedDaemon":
         for folder in (self.location.state_folder, self.location.socket.parent):

@@ -272,7 +272,10 @@ LOOK = {
     "at": NOW - 1811,
     "fingerprint": {
         "python": "3.12.3",
-        "packages": {"torch": "2.13.0", "triton": "3.5.1", "flashinfer": "0.6.2"},
+        "packages": {
+            name: {"version": version, "from": "/opt/venv"}
+            for name, version in (("torch", "2.13.0"), ("triton", "3.5.1"), ("flashinfer", "0.6.2"))
+        },
         "driver": "580.65.06",
         "caches": {"inductor": {"files": 812, "bytes": 61_000_000}},
     },

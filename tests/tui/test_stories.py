@@ -32,6 +32,16 @@ async def test_escape_goes_back_to_the_fleet(dashboard: Made) -> None:
         assert isinstance(pilot.app.screen, FleetScreen)
 
 
+async def test_a_page_that_was_left_changes_no_other(dashboard: Made) -> None:
+    """A run looks the same after GPUs and plots were looked at, whose parts have names like its."""
+    async with dashboard("healthy").run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        before = screen_text(pilot)
+        await press(pilot, "t", "escape", "M", "escape", "v", "escape")
+        assert screen_text(pilot) == before
+
+
 async def test_q_quits_from_every_screen_without_a_question(dashboard: Made) -> None:
     """From the fleet, a run and the help, one `q` ends the dashboard."""
     for keys in ([], ["enter"], ["question_mark"], ["enter", "question_mark"]):

@@ -22,6 +22,7 @@ class Page(Screen[None]):
     """A screen that is shown a Sight; one that is covered paints when it comes back."""
 
     PLACE = ""
+    """Its name in the registry of keys."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_CELLS, "-wide")]
 
     def __init__(self, options: Options) -> None:
@@ -34,6 +35,11 @@ class Page(Screen[None]):
         yield StatusBar(id="status")
         yield from self.parts()
         yield Footer(show_command_palette=False)
+
+    @property
+    def heading(self) -> str:
+        """What the status bar calls it."""
+        return self.PLACE
 
     def parts(self) -> Iterable[Widget]:
         """The page's own widgets."""
@@ -56,7 +62,7 @@ class Page(Screen[None]):
     def _paint_all(self) -> None:
         self.set_class(not self.sight.connected and self.sight.fleet is not None, "-stale")
         self.query_one(StatusBar).tell(
-            self.sight, name=self.options.name, place=self.PLACE, hint="S starts it"
+            self.sight, name=self.options.name, place=self.heading, hint="S starts it"
         )
         self.paint()
 

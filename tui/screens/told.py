@@ -44,7 +44,12 @@ class ToldScreen(Page):
     def __init__(self, subject: str, run: str, *, options: Options, source: Source) -> None:
         super().__init__(options)
         self.run_id = run
-        self._subject, self._source = SUBJECTS[subject], source
+        self._title, self._subject, self._source = subject, SUBJECTS[subject], source
+
+    @property
+    def heading(self) -> str:
+        """The subject."""
+        return self._title
 
     def parts(self) -> Iterable[Widget]:
         """One text that scrolls."""

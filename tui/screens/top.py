@@ -19,6 +19,11 @@ class TopScreen(Page):
     CSS_PATH = "top.tcss"
     BINDINGS = keys.bindings("top")
 
+    @property
+    def heading(self) -> str:
+        """As the keys call it."""
+        return "GPUs"
+
     def parts(self) -> Iterable[Widget]:
         """Summary and table."""
         yield CellLines(id="summary")
