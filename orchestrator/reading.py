@@ -6,7 +6,7 @@ program tells of itself. It must not decide anything: findings and ends are hand
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,11 +31,16 @@ from orchestrator.observe.follow import Follower
 from orchestrator.store.store import Store
 
 QUIET_S = 0.25
+RECALLED_BYTES = 512 * 1024
+"""More than a chunk, so that no line of one is missed."""
 REPLAY_BYTES = 64 * 1024 * 1024
 PERSIST_EVERY_S = 2.0
 FULL_DISK_PAUSE_S = 2.0
 NOT_STORED = "output_not_stored"
 """Key among a run's metrics while its output cannot be stored here: the reason."""
+
+READ_TO = "read_to"
+"""Key among a run's metrics: attempt and offset up to which its output was read, by any daemon."""
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +112,10 @@ class Reader:
             has_output=self.log_offset > 0,
             has_steps=run.step is not None,
         )
+        self._read_before = _read_before(run)
+        self._rereads = self.log_offset < self._read_before
+        self.told_of: Callable[[], frozenset[str]] = frozenset
+        """Fingerprints that incidents stand for: found again in what was read before, no news."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new to show."""
 
@@ -121,12 +130,25 @@ class Reader:
         return self._store.metrics.end(self._run.id, 0)
 
     def replay(self) -> list[Finding]:
-        """Detect again what an earlier daemon stored; the newest 64 MiB are enough."""
+        """Detect again what an earlier daemon stored; the newest 64 MiB are enough.
+
+        The newest values are read again as well: a daemon may have died over them.
+        """
+        self._recall()
         begin = max(0, self.log_offset - REPLAY_BYTES)
         found: list[Finding] = []
         for _, chunk in self._store.logs.parts(self._run.id, self._run.attempt, begin):
             found += self._engine.feed(chunk)
         return found
+
+    def _recall(self) -> None:
+        begin = max(0, self.metrics_offset - RECALLED_BYTES)
+        chunk = self._store.metrics.read(self._run.id, 0, begin, RECALLED_BYTES)
+        for line in self._lines.feed(chunk if not begin else chunk.partition(b"\n")[2]):
+            self.tally.take(line)
+        log = self._store.logs.tail(self._run.id, self._run.attempt, RECALLED_BYTES)
+        for values in self._matches(log):
+            self.tally.take_values(values)
 
     async def events(self, follower: Follower) -> AsyncGenerator[Finding | Event, None]:
         """Findings and events of the attempt; every byte is stored before it is acknowledged."""
@@ -162,6 +184,8 @@ class Reader:
     async def persist(self) -> None:
         """Keep the tally in the store."""
         self._persisted_at = self._clock.monotonic()
+        read_to = max(self.log_offset, self._read_before)
+        self.tally.metrics[READ_TO] = f"{self._run.attempt}:{read_to}"
         try:
             await self._store.runs.update(self._run.id, **self.tally.to_json())
         except StoreError as error:
@@ -170,14 +194,25 @@ class Reader:
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
         fresh = await self._kept(event)
-        findings = self._engine.feed(fresh, event.at)
+        findings = self._news(event, fresh)
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())
-        if self._patterns is not None:
-            self._match(fresh)
+        for values in self._matches(fresh):
+            self.tally.take_values(values)
+            self.vigil.numbers(values, self._clock.now(), told_at=None)
         await self._persist_now_and_then()
         self.changed()
         return findings
+
+    def _news(self, event: LogBytes, fresh: bytes) -> list[Finding]:
+        """What nobody has decided on: another daemon may have read the beginning before us."""
+        found = self._engine.feed(fresh, event.at)
+        if not self._rereads:
+            return found
+        known = self.told_of()
+        return [
+            one for one in found if one.offset >= self._read_before or one.fingerprint not in known
+        ]
 
     async def _kept(self, event: LogBytes) -> bytes:
         """What is new of the bytes, once it is stored; a full disk here is waited for.
@@ -199,14 +234,15 @@ class Reader:
                 self.tally.metrics.pop(NOT_STORED, None)
                 return kept.fresh
 
-    def _match(self, fresh: bytes) -> None:
-        assert self._patterns is not None
+    def _matches(self, fresh: bytes) -> Iterator[dict[str, float]]:
+        """What the inventory's patterns find in each line that is whole now."""
+        if self._patterns is None:
+            return
         *lines, self._torn = (self._torn + fresh.decode("utf-8", "replace")).split("\n")
         self._torn = self._torn[-4096:]
         for line in lines:
             if values := self._patterns.read(line):
-                self.tally.take_values(values)
-                self.vigil.numbers(values, self._clock.now(), told_at=None)
+                yield values
 
     async def _metric_lines(self, event: MetricLines) -> None:
         covered = self._metrics_mask.cover(event.offset, event.data)
@@ -231,3 +267,8 @@ class Reader:
     async def _persist_now_and_then(self) -> None:
         if self._clock.monotonic() - self._persisted_at >= PERSIST_EVERY_S:
             await self.persist()
+
+
+def _read_before(run: Run) -> int:
+    attempt, _, offset = str(run.metrics.get(READ_TO, "")).partition(":")
+    return int(offset) if attempt == str(run.attempt) and offset.isdigit() else 0

@@ -16,6 +16,7 @@ import asyncio
 
 from orchestrator.acting import Actor, Stages
 from orchestrator.core.decide.decision import RunView, after
+from orchestrator.core.decide.incidents import told_of
 from orchestrator.core.decide.inputs import FindingSeen, Input, Launched, VerdictReached
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import Signature, load
@@ -84,12 +85,13 @@ class Supervisor:
         values = tuple(filter(None, map(stages.lookup, self.job.secrets)))
         reader = Reader(stages.store, run, self.job, stages.rules, stages.clock, values)
         reader.changed = lambda: stages.changed(run.id)
+        reader.told_of = lambda: told_of(self.view.incidents)
         self.reader = reader
         witness = Witness(
             run, self.job, stages.link, stages.clock, reader.vigil,
             stages.machine, stages.gpus, stages.evidence,
         )  # fmt: skip
-        known = {one.fingerprint for one in self.view.incidents}
+        known = reader.told_of()
         for finding in await asyncio.to_thread(reader.replay):
             if finding.fingerprint not in known:
                 await self._found(finding)
@@ -117,6 +119,7 @@ class Supervisor:
                 match event:
                     case Finding():
                         await self._found(event)
+                        await reader.persist()
                     case Exited() | RelayGone():
                         await self._over(event, reader, witness)
                         return

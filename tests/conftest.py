@@ -19,6 +19,7 @@ import pytest
 
 from tests.lab import host as lab_host
 from tests.lab.lab import Lab, LabUnavailableError
+from tests.lab.postgres import Postgres, PostgresUnavailableError
 from tests.lab.receiver import Receiver
 
 TmuxCall = Callable[..., subprocess.CompletedProcess[str]]
@@ -73,6 +74,19 @@ def netns_lab(shared_netns_lab: Lab) -> Iterator[Lab]:
     """As `lab`, with a host in a network namespace: `netns_lab.host.cut()` and `restore()`."""
     yield shared_netns_lab
     shared_netns_lab.reset()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The worker's PostgreSQL; each test takes a database of its own from it."""
+    try:
+        server = Postgres.start()
+    except PostgresUnavailableError as why:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must test on PostgreSQL: {why}")
+        pytest.skip(str(why))
+    with server:
+        yield server
 
 
 @pytest.fixture

@@ -139,6 +139,8 @@ class TargetView(TypedDict):
     """GpuSample as mappings."""
     gpu_source: str | None
     gpus_at: float | None
+    driver: NotRequired[str]
+    """The other daemon that drives its host, where one does: machine and pid."""
 
 
 class IncidentView(TypedDict):
@@ -205,6 +207,20 @@ class SinkView(TypedDict):
     pending: int
 
 
+class LeaseView(TypedDict):
+    """Who drives a host, where several daemons share a fleet."""
+
+    host: str
+    here: bool
+    """Whether it is the daemon that was asked."""
+    machine: str
+    pid: int
+    inventory: str
+    token: int
+    left_s: float
+    """Until another daemon may take it over, unless it is renewed."""
+
+
 class DaemonView(TypedDict):
     """The daemon itself."""
 
@@ -225,6 +241,10 @@ class DaemonView(TypedDict):
     sinks: NotRequired[list[SinkView]]
     jobs: NotRequired[list[dict[str, Any]]]
     """Each: name, targets, session, package, workdir, release."""
+    store: NotRequired[str]
+    """Which database it is, without a password."""
+    leases: NotRequired[list[LeaseView]]
+    """All of the fleet; none where the store is not shared."""
 
 
 class Snapshot(TypedDict):

@@ -17,6 +17,7 @@ from aiohttp.typedefs import Middleware
 
 from orchestrator.api import messages
 from orchestrator.api.asking import name_asker
+from orchestrator.api.forwarding import Elsewhere, pass_on
 from orchestrator.api.listening import Door, guard
 from orchestrator.api.refusing import Handler, error_message, translate_errors
 from orchestrator.clock import with_pauses
@@ -64,6 +65,7 @@ class Backend(Protocol):
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
     def metrics_text(self) -> str: ...
+    async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None: ...
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -113,7 +115,8 @@ class Server:
 
     def _application(self, *guards: Middleware) -> web.Application:
         app = web.Application(
-            middlewares=[*guards, name_asker, translate_errors], client_max_size=MAX_BODY_BYTES
+            middlewares=[*guards, name_asker, translate_errors, pass_on(self._backend.elsewhere)],
+            client_max_size=MAX_BODY_BYTES,
         )
         self._add_routes(app.router)
         return app

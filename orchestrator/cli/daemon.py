@@ -108,6 +108,13 @@ def _lines(view: dict[str, object]) -> list[str]:
         for name, key in (("inventory", "inventory"), ("state", "state_folder"))
         if view.get(key)
     ]
+    if view.get("leases"):
+        lines.append(f"  {'store':<11}{view['store']}")
+    leases = view.get("leases")
+    for lease in leases if isinstance(leases, list) else []:
+        who = "this daemon" if lease["here"] else f"pid {lease['pid']} on {lease['machine']}"
+        late = "" if lease["left_s"] > 0 else ", which does not renew its lease"
+        lines.append(f"  host {lease['host']:<6}{who}{late}")
     if view.get("inventory_error"):
         lines += ["  the inventory on disk has faults, the last good one is used:"]
         lines += [f"    {line}" for line in str(view["inventory_error"]).splitlines()]

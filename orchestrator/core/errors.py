@@ -8,6 +8,7 @@ OrchError                     1   own failure
 |   |-- Unreachable           4   no connection, or it died
 |   |-- HostKeyRefused        4   unknown or changed host key
 |   |-- AuthRefused           4   the host knows us not
+|   |-- NotDriven             1   another daemon drives the host
 |   `-- RemoteCommandFailed   1   a command ran and failed there
 |-- DeployError               1   the release on the target is the old one, whole
 |-- PreflightRefused          1   nothing was launched; the checks say why
@@ -90,6 +91,12 @@ class HostKeyRefused(TargetError):
 
 class AuthRefused(TargetError):
     """The host refused every key and agent identity that was offered."""
+
+
+class NotDriven(TargetError):
+    """Another daemon of the fleet drives the host; nothing was sent to it."""
+
+    exit_code = 1
 
 
 class RemoteCommandFailed(TargetError):

@@ -343,6 +343,8 @@ class Run:
     """Verdict.to_json() of the newest attempt that ended."""
     incident: str | None = None
     forced: bool = False
+    host: str = ""
+    """Whose lease allows to drive it, where several daemons share a fleet."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=_empty)
 

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from orchestrator.api import messages
+from orchestrator.api.forwarding import Elsewhere
 from orchestrator.api.server import Archive, LogRange, Message, Stream
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import (
@@ -13,6 +14,7 @@ from orchestrator.daemon import (
     caching,
     comparing,
     doctor,
+    elsewhere,
     ending,
     explaining,
     exposition,
@@ -137,6 +139,10 @@ class DaemonBackend:
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
         return await _known(_ACTIONS, what)(self._parts, words, body)
+
+    async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None:
+        """The daemon of the fleet that has to answer; None: this one."""
+        return await elsewhere.elsewhere(self._parts, method, words, what)
 
     def metrics_text(self) -> str:
         """Prometheus' text form."""

@@ -21,7 +21,7 @@ from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import UsageError
+from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import (
     Incident,
     IncidentState,
@@ -60,10 +60,12 @@ class Crew:
         clock: Clock,
         environment: Environment,
         inventory: Callable[[], Inventory],
+        drives: Callable[[str], bool],
         evidence: Path,
     ) -> None:
         self._store, self._board, self._fleet, self._clock = store, board, fleet, clock
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
+        self._drives = drives
         self._gate = Gate(clock)
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -71,10 +73,29 @@ class Crew:
         fleet.on_link.append(self._link_changed)
 
     async def resume(self) -> None:
-        """Take up every run that has not ended, and show the newest ones that have."""
-        for run in reversed(await self._store.runs.list(limit=SHOWN_RUNS)):
-            await self._show(run.id)
+        """Show the newest runs, and take up every one that is not finished."""
+        await self.refresh()
+        await self.take_up()
+
+    async def refresh(self) -> None:
+        """Show the newest runs as the store has them, those that are supervised here left out."""
+        runs = {run.id: run for run in await self._store.runs.list(limit=SHOWN_RUNS)}
+        found = await self._store.incidents.list(runs=tuple(runs))
+        for run in reversed(runs.values()):
+            view, shown = self._view(run, detached=False), self._board.view("runs", run.id)
+            if run.id not in self._members and view != shown:
+                self._board.put("runs", run.id, view)
+                self._bells[run.id].ring()
+        for incident in reversed(found):
+            if incident.run not in self._members:
+                view_of = incident_view(incident, runs[incident.run])
+                self._board.put("incidents", incident.id, view_of)
+
+    async def take_up(self) -> None:
+        """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
         for run in await self._unfinished():
+            if run.id in self._members or not self._drives(run.host):
+                continue
             job = await job_of(self._store, run, self._inventory())
             if job is None:
                 logger.error("run.jobless", extra={"run": run.id, "job": run.job})
@@ -83,6 +104,16 @@ class Crew:
                 await self._forsake(run, job)
                 continue
             self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
+
+    async def let_go(self) -> None:
+        """Leave the runs of hosts that another daemon drives to that daemon."""
+        runs = {run: member.view.run for run, member in self._members.items()}
+        gone = [ident for ident, run in runs.items() if not self._drives(run.host)]
+        for ident in gone:
+            self._tasks[ident].cancel()
+        await asyncio.gather(*(self._tasks[ident] for ident in gone), return_exceptions=True)
+        for ident in gone:
+            del self._members[ident], self._tasks[ident]
 
     async def _unfinished(self) -> tuple[Run, ...]:
         """Runs that live, and those whose last actions a daemon did not see the end of."""
@@ -138,6 +169,10 @@ class Crew:
             member.tell(event)
         else:
             await self._decide_for_ended(incident.run, event)
+
+    async def is_ours(self, run: str) -> bool:
+        """Whether this daemon drives the run's host, and so tells of its incidents."""
+        return self._drives((await self._store.runs.get(run)).host)
 
     async def _decide_for_ended(self, run: str, event: AckAsked | ReminderDue) -> bool:
         """Decide for a run that nobody supervises any more; False where its job is not known."""
@@ -207,15 +242,21 @@ class Crew:
                 break
             except Exception:  # the supervisor loop is one of two places that may
                 logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
-                await self._clock.sleep(RESTART_AFTER_S)
-                view = await self._store.view(run.id)
-                member = Supervisor(view, member.job, self._stages(run, member.job))
-                self._members[run.id] = member
-                if view.run.state.ended:
-                    break
+            member = self._members[run.id] = await self._again(member)
         self._members.pop(run.id, None)
         await self._show(run.id)
         self._bells[run.id].ring()
+
+    async def _again(self, member: Supervisor) -> Supervisor:
+        """One in its place, once the store answers and the target is ours to reach."""
+        run = member.view.run
+        while True:
+            await self._clock.sleep(RESTART_AFTER_S)
+            try:
+                view = await self._store.view(run.id)
+                return Supervisor(view, member.job, self._stages(run, member.job))
+            except OrchError as error:
+                logger.warning("supervisor.waits", extra={"run": run.id, "why": str(error)})
 
     def _stages(self, run: Run, job: Job) -> Stages:
         target = job.target_named(run.target)
@@ -296,6 +337,8 @@ class Crew:
 
     def _view(self, run: Run, *, detached: bool) -> messages.RunView:
         link, seen_at = self._fleet.named(run.target)
+        if not self._drives(run.host) and (shown := self._board.view("targets", run.target)):
+            link, seen_at = LinkState(shown["link"]), shown["seen_at"]
         return run_view(
             run,
             link=link,

@@ -15,7 +15,13 @@ FREE_BYTES = 1024**3
 
 async def doctor(parts: Parts) -> dict[str, Any]:
     """GET /v1/doctor."""
-    checks = [_inventory(parts), _disk(parts), *_secrets(parts), *await _sinks(parts)]
+    checks = [
+        _inventory(parts),
+        _disk(parts),
+        *_store(parts),
+        *_secrets(parts),
+        *await _sinks(parts),
+    ]
     targets = sorted(parts.inventory.targets.values(), key=lambda target: target.name)
     looked = await asyncio.gather(
         ssh_checks(parts), *(target_checks(parts, target) for target in targets)
@@ -45,6 +51,27 @@ def _disk(parts: Parts) -> Check:
         text=f"{parts.location.state_folder} has {free / 1024**3:.1f} GiB free",
         remedy=None if free >= FREE_BYTES else "Free some space, or `orch prune`.",
     )
+
+
+def _store(parts: Parts) -> list[Check]:
+    """Where several daemons share a database: which one it is, and who drives each host."""
+    if not parts.leasing.shared:
+        return []
+    checks = [Check(name="store", ok=True, text=f"{parts.store.name}, shared")]
+    for lease in parts.leasing.all:
+        who = "this daemon" if parts.leasing.drives(lease.host) else lease.driver["machine"]
+        ok = lease.left_s > 0
+        checks.append(
+            Check(
+                name=f"lease {lease.host}",
+                ok=ok,
+                text=f"{who}, pid {lease.driver['pid']}, token {lease.token}"
+                + ("" if ok else ", which does not renew it"),
+                remedy=None if ok else "Start a daemon whose inventory names that host.",
+                critical=False,
+            )
+        )
+    return checks
 
 
 def _secrets(parts: Parts) -> list[Check]:

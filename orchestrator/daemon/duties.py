@@ -69,6 +69,8 @@ class Duties:
             try:
                 found = await self.store.incidents.list(unresolved=True) if every_s else ()
                 for incident, nth in reminders(found, every_s, self.clock.now()):
+                    if not await self.crew.is_ours(incident.run):
+                        continue
                     if told.get(incident.id) != nth:
                         await self.crew.remind(incident, nth)
                         told[incident.id] = nth

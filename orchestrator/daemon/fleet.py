@@ -9,13 +9,14 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import TargetError
+from orchestrator.core.errors import NotDriven, TargetError
 from orchestrator.core.events import GpusSampled
-from orchestrator.core.model import Inventory, LinkState, Target
+from orchestrator.core.model import Host, Inventory, LinkState, Target
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.gpu_merge import merged
 from orchestrator.daemon.machines import GPU_INTERVAL_S, Machine, Machines
@@ -57,28 +58,52 @@ class _Seen:
 class Fleet:
     """The targets, each with one link that is kept for as long as the inventory names it."""
 
-    def __init__(self, pool: Pool, clock: Clock, board: Board, key: str) -> None:
+    def __init__(
+        self, pool: Pool, clock: Clock, board: Board, key: str, token_of: Callable[[Host], int]
+    ) -> None:
         self._pool, self._clock, self._board, self._key = pool, clock, board, key
-        self._machines = Machines(pool, clock, key)
+        self._token_of = token_of
+        self._machines = Machines(pool, clock, key, token_of)
         self._seen: dict[str, _Seen] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self.on_link: list[Callable[[str], None]] = []
         """Called with a target's name when its link changed."""
 
     def follow(self, inventory: Inventory) -> None:
-        """Have a link to every target that a job uses; others get theirs when they are asked."""
+        """Have a link to every target that a job uses; others get theirs when they are asked.
+
+        Targets of hosts that another daemon drives are left to it.
+        """
         for job in inventory.jobs.values():
             for target in job.targets:
-                self.link(target)
+                with suppress(NotDriven):
+                    self.link(target)
+
+    async def leave(self, host: Host) -> None:
+        """Another daemon drives the host from now on."""
+        for name in [name for name, seen in self._seen.items() if seen.target.host == host]:
+            await _leave(self._seen[name])
+            del self._seen[name]
+        await self._machines.leave(host)
 
     def link(self, target: Target) -> Link:
-        """The link of a target, kept from now on; an edited target gets a new one."""
+        """The link of a target, kept from now on; an edited target gets a new one.
+
+        NotDriven where another daemon drives its host.
+        """
+        self._token_of(target.host)
         seen = self._seen.get(target.name)
         if seen is None or seen.target != target:
             if seen is not None:
                 # It would fight the new one for the target: both have our key.
                 self._leaving.append(asyncio.create_task(_leave(seen)))
-            link = Link(target, self._pool.transport(target), self._clock, self._key_of(target))
+            link = Link(
+                target,
+                self._pool.transport(target),
+                self._clock,
+                self._key_of(target),
+                token=partial(self._token_of, target.host),
+            )
             seen = self._seen[target.name] = self._meet(target, link)
             self._changed(target.name)
         return seen.link

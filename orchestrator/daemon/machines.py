@@ -7,6 +7,7 @@ not be entered is tried again for ever, and its targets then show what their con
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from orchestrator.clock import Clock
@@ -104,8 +105,8 @@ KERNEL_SLACK_S = 3600.0
 class Machines:
     """The hosts of the targets, each entered once."""
 
-    def __init__(self, pool: Pool, clock: Clock, key: str) -> None:
-        self._pool, self._clock, self._key = pool, clock, key
+    def __init__(self, pool: Pool, clock: Clock, key: str, token_of: Callable[[Host], int]) -> None:
+        self._pool, self._clock, self._key, self._token_of = pool, clock, key, token_of
         self._hosts: dict[Host, Machine] = {}
 
     def of(self, target: Target) -> Machine:
@@ -114,10 +115,22 @@ class Machines:
         if host not in self._hosts:
             itself = Target(name=host.name, host=host)
             # A key of its own: a target may be this very host, with a probe of ours as well.
-            link = Link(itself, self._pool.transport(itself), self._clock, f"{self._key}.host")
+            link = Link(
+                itself,
+                self._pool.transport(itself),
+                self._clock,
+                f"{self._key}.host",
+                token=partial(self._token_of, host),
+            )
             self._hosts[host] = Machine(link, self._clock, own_link=True)
             self._hosts[host].begin()
         return self._hosts[host]
+
+    async def leave(self, host: Host) -> None:
+        """Let go of one host; it may be met again."""
+        machine = self._hosts.pop(host, None)
+        if machine is not None:
+            await machine.close()
 
     async def close(self) -> None:
         """Let go of all of them."""

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orchestrator.api.location import Location
 from orchestrator.clock import Clock
@@ -17,6 +18,8 @@ from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.leasing import Leasing
+from orchestrator.daemon.neighbours import Neighbours
 from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import HashCache
@@ -27,6 +30,8 @@ from orchestrator.transport.pool import Pool
 
 EVIDENCE_FOLDER = "evidence"
 HASH_CACHE = "hashes.json"
+STORE_URL = "ORCH_STORE"
+"""Names a PostgreSQL by its URL, which may hold a password: looked up as secrets are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class Parts:
     outbox: Outbox
     rack: Rack
     crew: Crew
+    leasing: Leasing
     code: InstalledCode
     started_at: float
     ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,19 +86,22 @@ class Parts:
     ) -> AsyncGenerator["Parts", None]:
         """Build everything; at the end take it down again, leaving the runs alone."""
         async with AsyncExitStack() as stack:
-            store = await Store.open(location.state_folder, clock)
+            environment = Environment(os.environ, _env_file())
+            store = await Store.open(location.state_folder, clock, environment.lookup(STORE_URL))
             stack.push_async_callback(store.close)
+            leasing = _leasing(store, clock, file, location)
+            await leasing.begin()
+            stack.push_async_callback(leasing.close)
             board = Board(clock)
             pool = Pool()
             stack.push_async_callback(pool.close)
-            fleet = Fleet(pool, clock, board, key=await _probe_key(store, clock))
+            key = await store.values.agree("probe_key", clock.new_id(16))
+            fleet = Fleet(pool, clock, board, key, leasing.token)
             stack.push_async_callback(fleet.close)
-            environment = Environment(os.environ, _env_file())
             rack = Rack(clock)
             sinks = rack.sinks(file.current().alerts.sinks)
             outbox = Outbox(store.deliveries, sinks, clock, environment.lookup)
-            sending = asyncio.create_task(outbox.run(), name="outbox")
-            stack.push_async_callback(_cancel, sending)
+            _keep(stack, outbox.run(), "outbox")
             crew = Crew(
                 store=store,
                 board=board,
@@ -100,6 +109,7 @@ class Parts:
                 clock=clock,
                 environment=environment,
                 inventory=lambda: with_simulation(file.current()),
+                drives=leasing.drives,
                 evidence=location.state_folder / EVIDENCE_FOLDER,
             )
             stack.push_async_callback(crew.close)
@@ -114,7 +124,12 @@ class Parts:
                 environment=environment,
                 evidence=location.state_folder / EVIDENCE_FOLDER,
             )
-            stack.push_async_callback(_cancel, asyncio.create_task(duties.run(), name="duties"))
+            neighbours = Neighbours(
+                clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
+            )
+            _keep(stack, duties.run(), "duties")
+            _keep(stack, neighbours.run(), "neighbours")
+            _keep(stack, leasing.run(), "leases")
             yield cls(
                 location=location,
                 file=file,
@@ -126,24 +141,28 @@ class Parts:
                 outbox=outbox,
                 rack=rack,
                 crew=crew,
+                leasing=leasing,
                 code=InstalledCode(Path(__file__).parents[1], clock),
                 packages=Packages.of(location.state_folder),
                 started_at=clock.now(),
             )
 
 
-async def _probe_key(store: Store, clock: Clock) -> str:
-    """Ours on every target: a daemon on another machine may have an inventory of the same path."""
-    key = await store.values.get("probe_key")
-    if key is None:
-        key = clock.new_id(16)
-        await store.values.set("probe_key", key)
-    return str(key)
+def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location) -> Leasing:
+    where = {"socket": str(location.socket), "inventory": str(location.inventory)}
+    leasing = Leasing(store.leases, clock, file.current, where)
+    store.runs.host_of = leasing.key_of
+    return leasing
 
 
 def _env_file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "orch" / "env"
+
+
+def _keep(stack: AsyncExitStack, duty: Coroutine[Any, Any, None], name: str) -> None:
+    """Do something all the while that the parts are there."""
+    stack.push_async_callback(_cancel, asyncio.create_task(duty, name=name))
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

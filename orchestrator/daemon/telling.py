@@ -53,7 +53,24 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         wants=wanted_names(inventory),
         sinks=sinks,
         jobs=jobs,
+        store=parts.store.name,
+        leases=_leases(parts),
     )
+
+
+def _leases(parts: Parts) -> list[messages.LeaseView]:
+    return [
+        messages.LeaseView(
+            host=lease.host,
+            here=parts.leasing.drives(lease.host),
+            machine=lease.driver["machine"],
+            pid=lease.driver["pid"],
+            inventory=lease.driver["inventory"],
+            token=lease.token,
+            left_s=round(lease.left_s, 1),
+        )
+        for lease in parts.leasing.all
+    ]
 
 
 async def top(parts: Parts) -> Message:

@@ -5,6 +5,10 @@ from dataclasses import asdict
 from orchestrator.api import messages
 from orchestrator.core.model import GpuSample, Incident, LinkState, Run, Target
 from orchestrator.daemon import nodes
+from orchestrator.reading import READ_TO
+
+_OWN_KEYS = frozenset({"output_at", READ_TO})
+"""Among a run's metrics, and none of the program's."""
 
 
 def run_view(
@@ -34,7 +38,7 @@ def run_view(
         release=run.release,
         why=run.why,
         created_at=run.created_at,
-        metrics={key: value for key, value in run.metrics.items() if key != "output_at"},
+        metrics={key: value for key, value in run.metrics.items() if key not in _OWN_KEYS},
         output_at=run.metrics.get("output_at"),
         log_bytes=log_bytes,
         detached=detached,

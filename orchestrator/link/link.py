@@ -19,7 +19,7 @@ from orchestrator.link.feeds import Feed, Watch
 from orchestrator.link.package import ProbePackage, probe_package
 from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
 from orchestrator.link.shell_probe import SHELL, ShellProbe, start_shell
-from orchestrator.probe.frames import Frame
+from orchestrator.probe.frames import TOKEN_SHIFT, Frame
 from orchestrator.transport.base import Transport
 
 BACKOFF_FIRST_S = 0.5
@@ -31,13 +31,15 @@ logger = logging.getLogger(__name__)
 
 StateReader = Callable[[LinkState], None]
 Life = ProbeChannel | ShellProbe
+Token = Callable[[], int]
 
 
 class Link:
     """The way to one target's probe. Construct it anywhere; `start` it inside a running loop.
 
     `key` names the daemon on the target (letters, digits, `-_.`): a later link with the same
-    key ends this one's probe, links with other keys live beside it.
+    key ends this one's probe, links with other keys live beside it. `token` is asked before each
+    call and each new probe: the fencing token of the daemon's lease, or NotDriven raised.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class Link:
         key: str,
         *,
         package: ProbePackage | None = None,
+        token: Token = lambda: 0,
     ) -> None:
         self.target = target
         self.state = LinkState.UNREACHABLE
         self.problem: TargetError | None = None
         """Why the link is unreachable; None while it is not, and before the first attempt."""
         self._transport, self._clock, self._key = transport, clock, key
-        self._package = package
+        self._package, self._token = package, token
         self._probe: Life | None = None
         self._seen_at: float | None = None
         self._hello: Frame | None = None
@@ -137,6 +140,7 @@ class Link:
         first. CallFailed where the op failed there; otherwise another TargetError, and it may
         have happened all the same.
         """
+        self._token()
         self.poke()
         probe = await self._probe_within(op, timeout_s)
         return await probe.call(op, timeout_s=timeout_s, on_progress=on_progress, raw=raw, **args)
@@ -291,7 +295,8 @@ class Link:
     async def _boot(
         self, key: str, on_frame: Callable[[Frame], None], *, bulk: bool
     ) -> ProbeChannel:
-        self._generation = max(self._generation + 1, int(self._clock.now() * 1000))
+        least = (self._token() << TOKEN_SHIFT) + int(self._clock.now() * 1000)
+        self._generation = max(self._generation + 1, least)
         booted = await boot(
             self.target,
             self._transport,

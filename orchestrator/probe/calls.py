@@ -65,8 +65,14 @@ def op_of(name: str) -> Op:
 class Calls:
     """Runs calls, at most eight at a time, and hands their outcomes to the loop."""
 
-    def __init__(self, selector: selectors.BaseSelector, send: Callable[[Frame], None]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        send: Callable[[Frame], None],
+        check: Callable[[], None],
+    ) -> None:
         self._send = send
+        self._check = check
         self._waiting: deque[Frame] = deque()
         self._running = 0
         self._outcomes: deque[Callable[[], None]] = deque()
@@ -116,6 +122,7 @@ class Calls:
             self._hand_over(lambda: self._send({"kind": "progress", "id": call, "value": value}))
 
         try:
+            self._check()
             value = op_of(str(frame.get("op")))(frame.get("args") or {}, progress)
         except BaseException as exc:  # noqa: BLE001  a thread that dies silently leaves a call open
             failed = exc

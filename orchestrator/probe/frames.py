@@ -95,6 +95,8 @@ CHUNK_BYTES = 256 * 1024
 WINDOW_BYTES = 4 * 1024 * 1024
 PING_INTERVAL_S = 5.0
 SILENCE_LIMIT_S = 30.0
+TOKEN_SHIFT = 42
+"""A generation is the token of the daemon's lease, and below it its clock in milliseconds."""
 
 Frame = dict[str, Any]
 

@@ -16,6 +16,7 @@ from . import procfs
 from .calls import Calls, op_of
 from .clean_env import clean_own_environment
 from .errors import BadCall, Refused
+from .fence import Fence, Fenced
 from .frames import SILENCE_LIMIT_S, VERSION, Frame
 from .kernel import DEVICE, KernelLog
 from .lock import take
@@ -26,11 +27,13 @@ from .wire import Wire
 def main(generation: int, key: str) -> int:
     """Serve until the daemon goes; 0 then, 1 where a newer probe is there."""
     clean_own_environment()
-    probe = Probe(generation, *_own_pipes())
+    fence = Fence(key, generation)
+    probe = Probe(generation, *_own_pipes(), fence=fence)
     probe.greet()
     try:
         lock = take(key, generation)
-    except Refused as exc:
+        fence.raise_bar()
+    except (Refused, Fenced) as exc:
         print(f"orch probe: {exc}", file=sys.stderr)  # noqa: T201  stdout belongs to the frames
         return 1
     try:
@@ -64,6 +67,7 @@ class Probe:
         stdin: int,
         stdout: int,
         *,
+        fence: Fence,
         silence_s: float = SILENCE_LIMIT_S,
     ) -> None:
         self._generation = generation
@@ -72,7 +76,7 @@ class Probe:
         self._wire = Wire(
             self._selector, stdin, stdout, self._take, lambda exc: self._calls.fail(None, exc)
         )
-        self._calls = Calls(self._selector, self._wire.send)
+        self._calls = Calls(self._selector, self._wire.send, fence.check)
         self._watches = Watches(self._selector, self._wire.send)
         self._kernel = KernelLog(self._selector, self._wire.send)
         self._gpu_interval_s = 0.0

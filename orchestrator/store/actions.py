@@ -6,11 +6,11 @@ Must not: do any of them.
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Action, ActionKind
 from orchestrator.store import tables
+from orchestrator.store.dialects import insert
 from orchestrator.store.rows import action_of, row_of
 from orchestrator.store.worker import Worker
 
@@ -86,7 +86,7 @@ def add_action(connection: Connection, action: Action, now: float) -> bool:
         "state": PENDING,
         "created_at": now,
     }
-    added = insert(table).values(values).on_conflict_do_nothing(index_elements=["key"])
+    added = insert(connection, table).values(values).on_conflict_do_nothing(index_elements=["key"])
     return connection.execute(added.returning(table.c.seq)).first() is not None
 
 

@@ -4,15 +4,15 @@ A delivery is stored in the transaction that changes its incident, and stays unt
 it. Must not: send anything, or know what a sink is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import ColumnElement, Connection, Select, func, select, true, update
 
 from orchestrator.core.decide.decision import Outgoing
 from orchestrator.core.model import Delivery
 from orchestrator.store import tables
+from orchestrator.store.dialects import insert
 from orchestrator.store.rows import delivery_of, row_of
 from orchestrator.store.worker import Worker
 
@@ -21,11 +21,16 @@ DELIVERED = "delivered"
 DISABLED = "disabled"
 
 
+Mine = Callable[[], Collection[str] | None]
+"""The hosts whose alerts this daemon sends; None: it is the only daemon, and sends all."""
+
+
 class Deliveries:
     """The outbox's queue; the outbox sees it as `sinks.base.Queue`."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, mine: Mine) -> None:
         self._worker = worker
+        self._mine = mine
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
@@ -40,13 +45,18 @@ class Deliveries:
     async def pending(self) -> tuple[Delivery, ...]:
         """Everything that no sink has taken yet, in the order of enqueueing."""
         columns = tables.deliveries.c
-        query = select(tables.deliveries).where(columns.state == PENDING).order_by(columns.seq)
+        query = select(tables.deliveries).where(columns.state == PENDING, self._ours())
+        query = query.order_by(columns.seq)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
         return tuple(delivery_of(row) for row in rows)
 
     async def heads(self, sink: str, limit: int) -> tuple[Delivery, ...]:
         """The first pending delivery of each incident to a sink, the one due first in front."""
-        query = _heads(sink).order_by(tables.deliveries.c.next_at, tables.deliveries.c.seq)
+        query = (
+            _heads(sink)
+            .where(self._ours())
+            .order_by(tables.deliveries.c.next_at, tables.deliveries.c.seq)
+        )
         rows = await self._worker.call(lambda c: c.execute(query.limit(limit)).mappings().all())
         return tuple(delivery_of(row) for row in rows)
 
@@ -90,7 +100,7 @@ class Deliveries:
         table = tables.deliveries
         change = (
             update(table)
-            .where(table.c.sink == sink, table.c.state == PENDING)
+            .where(table.c.sink == sink, table.c.state == PENDING, self._ours())
             .values(state=DISABLED, error=error)
         )
         await self._worker.call(lambda c: c.execute(change))
@@ -98,8 +108,10 @@ class Deliveries:
     async def counts(self) -> Mapping[str, Mapping[str, int]]:
         """How many deliveries of each sink are in each state."""
         columns = tables.deliveries.c
-        query = select(columns.sink, columns.state, func.count()).group_by(
-            columns.sink, columns.state
+        query = (
+            select(columns.sink, columns.state, func.count())
+            .where(self._ours())
+            .group_by(columns.sink, columns.state)
         )
         rows = await self._worker.call(lambda c: c.execute(query).all())
         counted: dict[str, dict[str, int]] = {}
@@ -113,6 +125,10 @@ class Deliveries:
         query = select(tables.deliveries).where(columns.incident == incident).order_by(columns.seq)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
         return tuple(delivery_of(row) for row in rows)
+
+    def _ours(self) -> ColumnElement[bool]:
+        mine = self._mine()
+        return true() if mine is None else tables.deliveries.c.host.in_(sorted(mine))
 
 
 def _heads(sink: str) -> Select[Any]:
@@ -131,8 +147,8 @@ def _heads(sink: str) -> Select[Any]:
     return select(here).where(here.c.sink == sink, here.c.state == PENDING, ~before)
 
 
-def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
-    """Store one delivery a sink and say how many are new.
+def enqueue(connection: Connection, outgoing: Outgoing, host: str, now: float) -> int:
+    """Store one delivery a sink, for whoever drives the host, and say how many are new.
 
     A `resolved` goes only to the sinks that were sent the `firing` of the same incident.
     """
@@ -159,8 +175,11 @@ def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
             "attempts": 0,
             "next_at": max(now, outgoing.not_before or now),
             "created_at": now,
+            "host": host,
         }
-        added = insert(table).values(values).on_conflict_do_nothing(index_elements=["id"])
+        added = (
+            insert(connection, table).values(values).on_conflict_do_nothing(index_elements=["id"])
+        )
         new += connection.execute(added.returning(table.c.seq)).first() is not None
     return new
 
@@ -168,11 +187,14 @@ def enqueue(connection: Connection, outgoing: Outgoing, now: float) -> int:
 def _told_lately(connection: Connection, outgoing: Outgoing, now: float) -> frozenset[str]:
     """Sinks that have an alert on the same failure of the same job from within the cool-down."""
     alert, columns = outgoing.alert, tables.deliveries.c
-    query = select(columns.sink).where(
+    query = select(columns.sink, columns.alert).where(
         columns.status == "firing",
         columns.created_at > now - outgoing.cool_down_s,
         columns.incident != alert.incident,
-        columns.alert["fingerprint"].as_string() == alert.fingerprint,
-        columns.alert["labels"]["job"].as_string() == alert.labels.get("job", ""),
     )
-    return frozenset(connection.execute(query).scalars())
+    job = alert.labels.get("job", "")
+    return frozenset(
+        sink
+        for sink, told in connection.execute(query)
+        if (told["fingerprint"], told["labels"].get("job", "")) == (alert.fingerprint, job)
+    )

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects.sqlite import insert
 
 from orchestrator.clock import Clock
 from orchestrator.store import tables
+from orchestrator.store.dialects import insert
 from orchestrator.store.rows import plain
 from orchestrator.store.worker import Worker
 
@@ -62,8 +62,10 @@ class Environments:
             "fingerprint": plain(fingerprint),
             "job": plain(job),
         }
-        change = insert(tables.environments).values(values).on_conflict_do_nothing()
-        await self._worker.call(lambda c: c.execute(change))
+        table = tables.environments
+        await self._worker.call(
+            lambda c: c.execute(insert(c, table).values(values).on_conflict_do_nothing())
+        )
 
     async def forget(self, run: str) -> None:
         """Drop the looks of a run."""

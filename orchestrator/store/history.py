@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Note, Silence
 from orchestrator.core.model import Release
-from orchestrator.store import tables
+from orchestrator.store import dialects, tables
 from orchestrator.store.rows import plain, release_of, row_of, silence_of
 from orchestrator.store.worker import Worker
 
@@ -176,9 +175,20 @@ class Values:
     async def set(self, key: str, value: Any) -> None:
         """Keep a value."""
         row = {"key": key, "value": plain(value)}
-        change = upsert(tables.kv).values(row)
-        change = change.on_conflict_do_update(index_elements=["key"], set_=row)
-        await self._worker.call(lambda c: c.execute(change))
+        await self._worker.call(lambda c: _set(c, row))
+
+    async def agree(self, key: str, value: Any) -> Any:
+        """The value that is there, or this one, whoever of several daemons says it first."""
+        row = {"key": key, "value": plain(value)}
+        await self._worker.call(
+            lambda c: c.execute(dialects.insert(c, tables.kv).values(row).on_conflict_do_nothing())
+        )
+        return await self.get(key)
+
+
+def _set(connection: Connection, row: Mapping[str, Any]) -> None:
+    change = dialects.insert(connection, tables.kv).values(row)
+    connection.execute(change.on_conflict_do_update(index_elements=["key"], set_=row))
 
 
 def add_note(connection: Connection, note: Note, run: str, now: float) -> None:

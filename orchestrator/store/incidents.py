@@ -29,11 +29,18 @@ class Incidents:
         return await self._worker.call(lambda c: _find(c, words))
 
     async def list(
-        self, *, run: str | None = None, unresolved: bool = False, limit: int | None = None
+        self,
+        *,
+        run: str | None = None,
+        runs: tuple[str, ...] | None = None,
+        unresolved: bool = False,
+        limit: int | None = None,
     ) -> tuple[Incident, ...]:
-        """Incidents, newest first."""
+        """Incidents of one run, of several or of all, newest first."""
         columns = tables.incidents.c
         query = select(tables.incidents).order_by(columns.seq.desc()).limit(limit)
+        if runs is not None:
+            query = query.where(columns.run.in_(runs))
         if run is not None:
             query = query.where(columns.run == run)
         if unresolved:

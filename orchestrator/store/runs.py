@@ -4,16 +4,17 @@ Owns the numbering of runs and what the word RUN means. Must not: decide a state
 """
 
 import difflib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import Connection, case, func, select, update
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import NoSuchRun
 from orchestrator.core.model import Attempt, Run
 from orchestrator.store import tables
+from orchestrator.store.dialects import insert
 from orchestrator.store.rows import attempt_of, plain, row_of, run_of
 from orchestrator.store.worker import Worker
 
@@ -26,12 +27,19 @@ MOST_NEAR = 500
 """Newest runs among which a name that is like a wrong one is looked for."""
 
 
+Guard = Callable[[Connection, str], None]
+"""Raises where another daemon drives the host, and keeps it ours until the transaction ends."""
+
+
 class Runs:
     """What was asked to run, newest last."""
 
-    def __init__(self, worker: Worker, clock: Clock) -> None:
+    def __init__(self, worker: Worker, clock: Clock, guard: Guard) -> None:
         self._worker = worker
         self._clock = clock
+        self._guard = guard
+        self.host_of: Callable[[str], str] = lambda _: ""
+        """The host of a target as the leases name it, where several daemons share a fleet."""
 
     async def create(self, draft: Run) -> Run:
         """Store a new run; its `number`, `id`, `directory` and `created_at` are filled in here.
@@ -39,7 +47,9 @@ class Runs:
         In `draft.directory`, `{id}` stands for the id, which is known only now; the draft's own
         `number`, `id` and `created_at` are ignored.
         """
-        return await self._worker.call(lambda c: _create(c, draft, self._clock.now()))
+        now = self._clock.now()
+        draft = replace(draft, host=draft.host or self.host_of(draft.target))
+        return await self._worker.call(lambda c: _create(c, draft, now, self._guard))
 
     async def put(self, run: Run) -> None:
         """Store a run as it is: what a target still knew after a database was lost."""
@@ -94,7 +104,9 @@ def put_run(connection: Connection, run: Run) -> None:
     """Insert or overwrite a run, and keep its number taken."""
     values = row_of(run)
     connection.execute(
-        insert(tables.runs).values(values).on_conflict_do_update(index_elements=["id"], set_=values)
+        insert(connection, tables.runs)
+        .values(values)
+        .on_conflict_do_update(index_elements=["id"], set_=values)
     )
     take_number(connection, run.job, run.number)
 
@@ -108,12 +120,11 @@ def put_decided(connection: Connection, run: Run) -> None:
 def take_number(connection: Connection, job: str, number: int) -> None:
     """Let the job's next run have a number above this one."""
     table = tables.counters
+    larger = case((table.c.number > number, table.c.number), else_=number)
     connection.execute(
-        insert(table)
+        insert(connection, table)
         .values(job=job, number=number)
-        .on_conflict_do_update(
-            index_elements=["job"], set_={"number": func.max(table.c.number, number)}
-        )
+        .on_conflict_do_update(index_elements=["job"], set_={"number": larger})
     )
 
 
@@ -128,7 +139,7 @@ def put_attempt(connection: Connection, run: str, attempt: Attempt) -> None:
     """Insert or overwrite an attempt."""
     values = {"run": run, **row_of(attempt)}
     connection.execute(
-        insert(tables.attempts)
+        insert(connection, tables.attempts)
         .values(values)
         .on_conflict_do_update(index_elements=["run", "number"], set_=values)
     )
@@ -178,9 +189,9 @@ def _nth_newest(connection: Connection, words: str) -> Run:
     return run_of(connection.execute(query).mappings().one())
 
 
-def _create(connection: Connection, draft: Run, now: float) -> Run:
-    query = select(tables.counters.c.number).where(tables.counters.c.job == draft.job)
-    number = (connection.execute(query).scalar() or 0) + 1
+def _create(connection: Connection, draft: Run, now: float, guard: Guard) -> Run:
+    guard(connection, draft.host)
+    number = _next_number(connection, draft.job)
     run_id = f"{draft.job}-{number}"
     run = replace(
         draft,
@@ -189,5 +200,17 @@ def _create(connection: Connection, draft: Run, now: float) -> Run:
         created_at=now,
         directory=draft.directory.replace("{id}", run_id),
     )
-    put_run(connection, run)
+    connection.execute(insert(connection, tables.runs).values(row_of(run)))
     return run
+
+
+def _next_number(connection: Connection, job: str) -> int:
+    """One more than any before, also where another daemon asks at the same moment."""
+    table = tables.counters
+    taken = (
+        insert(connection, table)
+        .values(job=job, number=1)
+        .on_conflict_do_update(index_elements=["job"], set_={"number": table.c.number + 1})
+        .returning(table.c.number)
+    )
+    return int(connection.execute(taken).scalar_one())

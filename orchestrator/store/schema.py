@@ -1,4 +1,4 @@
-"""Open the database: one SQLite file with WAL and full synchronisation.
+"""Open the database: one SQLite file with WAL and full synchronisation, or a PostgreSQL by its URL.
 
 Owns migration to the newest schema, refusal of a newer one, and setting a damaged file aside.
 Must not: know what the tables are for.
@@ -8,17 +8,24 @@ import logging
 import sqlite3
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
-from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest revision; Alembic is only loaded where a database has another."""
 
 DATABASE_FILE = "orch.db"
 
+POSTGRES_DRIVER = "postgresql+psycopg"
+_POSTGRES_WORDS = frozenset({"postgresql", "postgres", POSTGRES_DRIVER})
+_ONE_MIGRATES = 7_071_982
+"""Of several daemons that start at once one migrates; the number is any that nobody else uses."""
+_PATIENCE = (
+    "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=20000"
+)
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _DAMAGE_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DISK_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
@@ -45,6 +52,47 @@ def open_database(folder: Path, stamp: str) -> tuple[Engine, Path | None]:
             extra={"path": str(path), "aside": str(aside), "reason": str(exc)},
         )
         return _open_sqlite(path), aside
+
+
+def open_postgres(said: str) -> tuple[Engine, str]:
+    """An engine at the newest schema of the database at a URL, and its name without a password.
+
+    Raises StoreError where the URL is none of PostgreSQL, or nothing answers there.
+    """
+    url = _postgres_url(said)
+    name = f"postgresql://{url.query.get('host') or url.host or 'localhost'}/{url.database}"
+    arguments = {"connect_timeout": 5, "options": _PATIENCE, "tcp_user_timeout": 10_000}
+    try:
+        engine = create_engine(
+            url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=arguments
+        )
+        with engine.begin() as connection:
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_MIGRATES})"))
+            migrate(connection, name)
+    except ModuleNotFoundError as exc:
+        raise StoreError(
+            "ORCH_STORE names a PostgreSQL, and its driver is not installed.",
+            remedy="Install it where the daemon runs: pip install 'orch[postgres]'.",
+        ) from exc
+    except DBAPIError as exc:
+        raise translated(exc) from exc
+    return engine, name
+
+
+def _postgres_url(said: str) -> URL:
+    try:
+        url = make_url(said)
+    except ArgumentError as exc:
+        raise StoreError(
+            "ORCH_STORE is no URL of a database.",
+            remedy=f"Write {POSTGRES_DRIVER}://USER@HOST/NAME.",
+        ) from exc
+    if url.drivername not in _POSTGRES_WORDS or not url.database:
+        raise StoreError(
+            f"ORCH_STORE names {url.drivername}, or no database of it; only PostgreSQL serves.",
+            remedy=f"Write {POSTGRES_DRIVER}://USER@HOST/NAME, or leave it out for SQLite.",
+        )
+    return url.set(drivername=POSTGRES_DRIVER)
 
 
 def set_aside(path: Path, stamp: str) -> Path:
@@ -82,7 +130,12 @@ def migrate(connection: Connection, where: str) -> None:
 def translated(exc: DBAPIError) -> StoreError:
     """The StoreError that says what a database error means to a person."""
     code = _code(exc)
-    reason = str(exc.orig)
+    reason = str(exc.orig).strip()
+    if exc.connection_invalidated or (code is None and isinstance(exc, OperationalError)):
+        return StoreError(
+            f"The database cannot be reached: {reason}.",
+            remedy="Runs go on meanwhile; see that it runs, and that ORCH_STORE is right.",
+        )
     if code in _DISK_CODES:
         return StoreError(
             f"The store cannot be written: {reason}.",

@@ -1,4 +1,4 @@
-"""The store: one SQLite file and a folder of logs in the daemon's state folder.
+"""The store: one SQLite file, or a PostgreSQL, and a folder of logs in the daemon's state folder.
 
     store = await Store.open(state_folder, clock)
     view = await store.view("dflash-3")                    run, attempts, incidents, stop reason
@@ -7,11 +7,12 @@
     for action in await store.actions.pending(): ...       at the daemon's start
 
 Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (the outbox's queue),
-`actions`, `releases`, `journal`, `environments`, `silences`, `values`, `logs`, `metrics`.
+`actions`, `releases`, `journal`, `environments`, `silences`, `values`, `leases`, `logs`, `metrics`.
 Must not: decide or send.
 """
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from sqlalchemy import Connection, Engine
 from orchestrator.clock import Clock, utc_text
 from orchestrator.core.decide.decision import Action, Decision, RunView
 from orchestrator.core.errors import NoSuchRun, StoreError
-from orchestrator.store import actions, deliveries, environments, history, incidents, runs
+from orchestrator.store import actions, deliveries, environments, history, incidents, leases, runs
+from orchestrator.store.dialects import POSTGRES
 from orchestrator.store.logs import Logs
 from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
-from orchestrator.store.schema import open_database
+from orchestrator.store.schema import DATABASE_FILE, open_database, open_postgres
 from orchestrator.store.worker import Worker
 
 LOG_FOLDER = "logs"
@@ -43,14 +45,21 @@ class Applied:
 class Store:
     """All that a daemon remembers."""
 
-    def __init__(self, engine: Engine, clock: Clock, folder: Path, aside: Path | None) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, folder: Path, *, name: str, aside: Path | None
+    ) -> None:
         self._clock = clock
         self._worker = Worker(engine)
+        self.name = name
+        """Which database it is, without a secret."""
+        shared = engine.dialect.name == POSTGRES
+        self.leases = leases.Leases(self._worker, clock.new_id(12)) if shared else None
+        """Where several daemons may share the database: who drives which host."""
         self.set_aside = aside
         """Where a damaged database was put at this start; ask the targets what they still know."""
-        self.runs = runs.Runs(self._worker, clock)
+        self.runs = runs.Runs(self._worker, clock, self._guard)
         self.incidents = incidents.Incidents(self._worker)
-        self.deliveries = deliveries.Deliveries(self._worker)
+        self.deliveries = deliveries.Deliveries(self._worker, self._hosts)
         self.actions = actions.Actions(self._worker, clock)
         self.releases = history.Releases(self._worker, clock)
         self.journal = history.Journal(self._worker, clock)
@@ -63,8 +72,11 @@ class Store:
         """Metrics files, which a run's attempts share; by run and 0."""
 
     @classmethod
-    async def open(cls, state_folder: Path, clock: Clock) -> "Store":
-        """Open or make the store; StoreError where the folder or a newer schema forbids it."""
+    async def open(cls, state_folder: Path, clock: Clock, url: str | None = None) -> "Store":
+        """Open or make the store; StoreError where the folder or a newer schema forbids it.
+
+        `url` is a PostgreSQL's, for rows alone: logs are in the folder in any case.
+        """
         try:
             state_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as exc:
@@ -72,9 +84,13 @@ class Store:
                 f"The state folder {state_folder} cannot be made: {exc.strerror}.",
                 remedy="Make it, or set XDG_STATE_HOME to a folder that is yours.",
             ) from exc
+        if url:
+            engine, name = await asyncio.to_thread(open_postgres, url)
+            return cls(engine, clock, state_folder, name=name, aside=None)
         stamp = utc_text(clock.now()).replace(":", "").replace(".", "")
         engine, aside = open_database(state_folder, stamp)
-        store = cls(engine, clock, state_folder, aside)
+        name = f"sqlite://{state_folder / DATABASE_FILE}"
+        store = cls(engine, clock, state_folder, name=name, aside=aside)
         if aside is not None:
             # Numbers of lost runs stay taken: their logs, and folders on targets, still exist.
             names = store.logs.runs()
@@ -115,10 +131,22 @@ class Store:
 
         Of a known run only what decisions change is written: its metrics have another writer.
         """
-        applied = await self._worker.call(lambda c: _apply(c, decision, self._clock.now()))
+        now = self._clock.now()
+        applied = await self._worker.call(lambda c: self._guarded(c, decision, now))
         if applied.enqueued:
             self.deliveries.announce()
         return applied
+
+    def _guarded(self, connection: Connection, decision: Decision, now: float) -> Applied:
+        self._guard(connection, decision.run.host)
+        return _apply(connection, decision, now)
+
+    def _guard(self, connection: Connection, host: str) -> None:
+        if self.leases is not None:
+            self.leases.guard(connection, host)
+
+    def _hosts(self) -> Collection[str] | None:
+        return None if self.leases is None else self.leases.held.keys()
 
 
 def _view(connection: Connection, run_id: str) -> RunView:
@@ -140,7 +168,7 @@ def _apply(connection: Connection, decision: Decision, now: float) -> Applied:
         runs.put_attempt(connection, run.id, attempt)
     for incident in decision.incidents:
         incidents.put_incident(connection, run.job, incident)
-    enqueued = sum(deliveries.enqueue(connection, one, now) for one in decision.outgoing)
+    enqueued = sum(deliveries.enqueue(connection, one, run.host, now) for one in decision.outgoing)
     actions.settle(connection, run.id, decision.done, actions.DONE, now)
     actions.settle(connection, run.id, decision.cancel, actions.CANCELLED, now)
     new = tuple(

@@ -4,7 +4,6 @@ Times are unix seconds, nested values are JSON. Must not: hold queries; each liv
 """
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     Column,
@@ -14,9 +13,10 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    Text,
     UniqueConstraint,
 )
+
+from orchestrator.store.dialects import json_type, text_type
 
 metadata = MetaData(
     naming_convention={
@@ -48,7 +48,7 @@ runs = Table(
     Column("session", String, nullable=False),
     Column("directory", String, nullable=False),
     Column("release", String),
-    Column("why", Text, nullable=False),
+    Column("why", text_type(), nullable=False),
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("ended_at", Float),
@@ -57,12 +57,13 @@ runs = Table(
     Column("step", BigInteger),
     Column("loss", Float),
     Column("phase", String),
-    Column("metrics", JSON, nullable=False),
-    Column("verdict", JSON(none_as_null=True)),
+    Column("metrics", json_type(), nullable=False),
+    Column("verdict", json_type(none_as_null=True)),
     Column("incident", String),
     Column("forced", Boolean, nullable=False),
-    Column("args", JSON, nullable=False),
-    Column("env", JSON, nullable=False),
+    Column("args", json_type(), nullable=False),
+    Column("env", json_type(), nullable=False),
+    Column("host", String, nullable=False, server_default=""),
     UniqueConstraint("job", "number"),
     Index(None, "state"),
     sqlite_autoincrement=True,
@@ -99,14 +100,14 @@ incidents = Table(
     Column("family", String),
     Column("signature", String, nullable=False),
     Column("severity", String, nullable=False),
-    Column("title", Text, nullable=False),
+    Column("title", text_type(), nullable=False),
     Column("state", String, nullable=False),
     Column("opened_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
     Column("resolved_at", Float),
     Column("occurrences", Integer, nullable=False),
     Column("same_as", String),
-    Column("finding", JSON, nullable=False),
+    Column("finding", json_type(), nullable=False),
     Index(None, "run"),
     Index(None, "job", "fingerprint"),
     Index(None, "job", "family"),
@@ -122,14 +123,15 @@ deliveries = Table(
     Column("incident", String, nullable=False),
     Column("sink", String, nullable=False),
     Column("status", String, nullable=False),
-    Column("alert", JSON, nullable=False),
+    Column("alert", json_type(), nullable=False),
     Column("state", String, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_at", Float, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("delivered_at", Float),
     Column("digest", String),
-    Column("error", Text),
+    Column("error", text_type()),
+    Column("host", String, nullable=False, server_default=""),
     Index(None, "state", "sink", "next_at", "seq"),
     Index(None, "incident", "sink"),
     sqlite_autoincrement=True,
@@ -149,7 +151,7 @@ actions = Table(
     Column("state", String, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("done_at", Float),
-    Column("error", Text),
+    Column("error", text_type()),
     Index(None, "run"),
     Index(None, "state"),
     sqlite_autoincrement=True,
@@ -167,8 +169,8 @@ releases = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("at", Float, nullable=False),
     Column("kind", String, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("provenance", JSON, nullable=False),
+    Column("why", text_type(), nullable=False),
+    Column("provenance", json_type(), nullable=False),
     Index(None, "job", "target"),
     sqlite_autoincrement=True,
 )
@@ -180,8 +182,8 @@ environments = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("moment", String, primary_key=True),
     Column("at", Float, nullable=False),
-    Column("fingerprint", JSON, nullable=False),
-    Column("job", JSON, nullable=False),
+    Column("fingerprint", json_type(), nullable=False),
+    Column("job", json_type(), nullable=False),
 )
 
 journal = Table(
@@ -191,7 +193,7 @@ journal = Table(
     Column("at", Float, nullable=False),
     Column("run", String),
     Column("kind", String, nullable=False),
-    Column("body", JSON, nullable=False),
+    Column("body", json_type(), nullable=False),
     Index(None, "run"),
     sqlite_autoincrement=True,
 )
@@ -200,9 +202,9 @@ silences = Table(
     "silences",
     metadata,
     Column("id", String, primary_key=True),
-    Column("match", JSON, nullable=False),
+    Column("match", json_type(), nullable=False),
     Column("until", Float),
-    Column("why", Text, nullable=False),
+    Column("why", text_type(), nullable=False),
     Column("created_at", Float, nullable=False),
 )
 
@@ -210,5 +212,16 @@ kv = Table(
     "kv",
     metadata,
     Column("key", String, primary_key=True),
-    Column("value", JSON, nullable=False),
+    Column("value", json_type(), nullable=False),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("host", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("driver", json_type(), nullable=False),
+    Column("targets", json_type(), nullable=False),
 )

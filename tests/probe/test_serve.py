@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.probe.calls import OP_MODULES, op_of
+from orchestrator.probe.fence import Fence
 from orchestrator.probe.frames import encode
 from orchestrator.probe.serve import Probe
 from tests.probe.driver import Driver, Run, eventually
@@ -87,7 +88,7 @@ def test_silence_ends_it():
     """A cut link leaves the far ends of pipes open: without frames it ends by itself."""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
-    probe = Probe(1, in_read, out_write, silence_s=0.5)
+    probe = Probe(1, in_read, out_write, fence=Fence("key", 1), silence_s=0.5)
     thread = threading.Thread(target=probe.serve, daemon=True)
     begun = time.monotonic()
     thread.start()

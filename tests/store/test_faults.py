@@ -19,8 +19,9 @@ from orchestrator.store.schema import DATABASE_FILE
 from tests.store.nouns import draft, incident, outgoing
 
 
-async def test_full_disk_refuses_and_reading_goes_on(store: Store) -> None:
+async def test_full_disk_refuses_and_reading_goes_on(sqlite_store: Store) -> None:
     """Where the disk is full nothing is half stored, reading goes on, and space cures it."""
+    store = sqlite_store
     run = await store.runs.create(draft())
 
     def limit(pages: int) -> None:
@@ -43,8 +44,9 @@ async def test_full_disk_refuses_and_reading_goes_on(store: Store) -> None:
     assert len(await store.incidents.list()) == 200
 
 
-async def test_database_locked_by_another_program(store: Store, tmp_path: Path) -> None:
+async def test_database_locked_by_another_program(sqlite_store: Store, tmp_path: Path) -> None:
     """A lock that somebody else holds too long is said, and is no damage."""
+    store = sqlite_store
     run = await store.runs.create(draft())
     other = sqlite3.connect(tmp_path / "state" / DATABASE_FILE, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -17,6 +17,10 @@ from orchestrator.core.model import Attempt, Incident, IncidentState, Severity
 CASCADE_S = 60.0
 """What dies of a death dies within this time: NCCL's watchdog, elastic's table, other ranks."""
 
+JOINED = "joined"
+"""Key of an incident's document: fingerprints of what fell with it."""
+MOST_JOINED = 100
+
 WHILE_ALIVE = frozenset(
     {
         *("nan_loss", "gpu_fault", "hang", "blind", "expectation_failed", "throughput_drop"),
@@ -123,7 +127,12 @@ def observe(view: RunView, seen: Occurrence, now: float) -> Change:
     if not later and (not seen.conclusive or _says_less(seen, known)):
         # The first face of a death is the one to show until the verdict; a guess adds nothing.
         again = 0 if seen.conclusive else 1
-        repeated = replace(known, occurrences=known.occurrences + again, updated_at=now)
+        repeated = replace(
+            known,
+            occurrences=known.occurrences + again,
+            updated_at=now,
+            finding=_with_joined(known, seen),
+        )
         return Change(incident=repeated, opened=False, told=False)
     updated = replace(
         known,
@@ -142,6 +151,14 @@ def observe(view: RunView, seen: Occurrence, now: float) -> Change:
     # Whoever acknowledged it was sent its `resolved`; nothing may follow that.
     told = new and known.state is IncidentState.OPEN
     return Change(incident=updated, opened=False, told=told)
+
+
+def told_of(incidents: Iterable[Incident]) -> frozenset[str]:
+    """Fingerprints of all that these incidents already stand for."""
+    found: set[str] = set()
+    for one in incidents:
+        found |= {one.fingerprint, *one.finding.get(JOINED, ())}
+    return frozenset(found)
 
 
 def to_resolve(view: RunView, unresolved: Iterable[Incident]) -> tuple[Incident, ...]:
@@ -203,13 +220,21 @@ def _says_less(seen: Occurrence, known: Incident) -> bool:
     return seen.guessed and known.finding.get("ends") is not None
 
 
+def _with_joined(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
+    """The document, with the fingerprint of what fell along: read again, it is known."""
+    joined = list(known.finding.get(JOINED, ()))
+    if seen.fingerprint == known.fingerprint or seen.fingerprint in joined:
+        return known.finding
+    return {**known.finding, JOINED: [*joined, seen.fingerprint][-MOST_JOINED:]}
+
+
 def _merged(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
     """The newer document; what it lacks of the same failure is taken from the older one."""
     if seen.signature != known.signature:
         return seen.document
     kept = {
         name: known.finding[name]
-        for name in ("traceback", "thread", "next_steps", "cause")
+        for name in ("traceback", "thread", "next_steps", "cause", JOINED)
         if known.finding.get(name) and not seen.document.get(name)
     }
     return {**seen.document, **kept}

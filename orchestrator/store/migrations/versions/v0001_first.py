@@ -6,6 +6,8 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
+_JSON = sa.JSON().with_variant(sa.Text(), "postgresql")
+
 
 def upgrade() -> None:
     """Make every table of the first release."""
@@ -41,12 +43,12 @@ def _runs() -> None:
         sa.Column("step", sa.BigInteger(), nullable=True),
         sa.Column("loss", sa.Float(), nullable=True),
         sa.Column("phase", sa.String(), nullable=True),
-        sa.Column("metrics", sa.JSON(), nullable=False),
-        sa.Column("verdict", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("metrics", _JSON, nullable=False),
+        sa.Column("verdict", _JSON, nullable=True),
         sa.Column("incident", sa.String(), nullable=True),
         sa.Column("forced", sa.Boolean(), nullable=False),
-        sa.Column("args", sa.JSON(), nullable=False),
-        sa.Column("env", sa.JSON(), nullable=False),
+        sa.Column("args", _JSON, nullable=False),
+        sa.Column("env", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_runs")),
         sa.UniqueConstraint("id", name=op.f("uq_runs_id")),
         sa.UniqueConstraint("job", "number", name=op.f("uq_runs_job_number")),
@@ -91,7 +93,7 @@ def _incidents() -> None:
         sa.Column("resolved_at", sa.Float(), nullable=True),
         sa.Column("occurrences", sa.Integer(), nullable=False),
         sa.Column("same_as", sa.String(), nullable=True),
-        sa.Column("finding", sa.JSON(), nullable=False),
+        sa.Column("finding", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_incidents")),
         sa.UniqueConstraint("id", name=op.f("uq_incidents_id")),
         sqlite_autoincrement=True,
@@ -110,7 +112,7 @@ def _incidents() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("signature", sa.String(), nullable=False),
         sa.Column("fingerprint", sa.String(), nullable=False),
-        sa.Column("body", sa.JSON(), nullable=False),
+        sa.Column("body", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_findings")),
         sqlite_autoincrement=True,
     )
@@ -125,7 +127,7 @@ def _queues() -> None:
         sa.Column("incident", sa.String(), nullable=False),
         sa.Column("sink", sa.String(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
-        sa.Column("alert", sa.JSON(), nullable=False),
+        sa.Column("alert", _JSON, nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("next_at", sa.Float(), nullable=False),
@@ -169,7 +171,7 @@ def _queues() -> None:
     op.create_table(
         "silences",
         sa.Column("id", sa.String(), nullable=False),
-        sa.Column("match", sa.JSON(), nullable=False),
+        sa.Column("match", _JSON, nullable=False),
         sa.Column("until", sa.Float(), nullable=True),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
@@ -190,7 +192,7 @@ def _rest() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
-        sa.Column("provenance", sa.JSON(), nullable=False),
+        sa.Column("provenance", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_releases")),
         sqlite_autoincrement=True,
     )
@@ -201,13 +203,13 @@ def _rest() -> None:
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("run", sa.String(), nullable=True),
         sa.Column("kind", sa.String(), nullable=False),
-        sa.Column("body", sa.JSON(), nullable=False),
+        sa.Column("body", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("seq", name=op.f("pk_journal")),
         sqlite_autoincrement=True,
     )
     op.create_table(
         "kv",
         sa.Column("key", sa.String(), nullable=False),
-        sa.Column("value", sa.JSON(), nullable=False),
+        sa.Column("value", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_kv")),
     )

@@ -6,6 +6,8 @@ from alembic import op
 revision = "0002"
 down_revision = "0001"
 
+_JSON = sa.JSON().with_variant(sa.Text(), "postgresql")
+
 
 def upgrade() -> None:
     """Make the table of environments."""
@@ -15,7 +17,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("moment", sa.String(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
-        sa.Column("fingerprint", sa.JSON(), nullable=False),
-        sa.Column("job", sa.JSON(), nullable=False),
+        sa.Column("fingerprint", _JSON, nullable=False),
+        sa.Column("job", _JSON, nullable=False),
         sa.PrimaryKeyConstraint("run", "attempt", "moment", name=op.f("pk_environments")),
     )

@@ -1,0 +1,167 @@
+"""Which hosts this daemon drives: all of them, or those whose lease it holds in a shared database.
+
+Owns the rhythm of the leases and the judgement that one is lost: said by the database, or because
+it could not be asked for too long. What follows is for those who listen.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import NotDriven, OrchError, StoreError
+from orchestrator.core.model import Host, Inventory
+from orchestrator.store.leases import LEASE_S, Lease, Leases
+
+TURN_S = 1.5
+ALONE_S = LEASE_S - 3.0
+"""Without the database's word for this long, another daemon may be about to take over."""
+
+Change = Callable[[frozenset[str], frozenset[str]], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class Leasing:
+    """The hosts of one daemon; `leases` is None where it shares its fleet with nobody."""
+
+    def __init__(
+        self,
+        leases: Leases | None,
+        clock: Clock,
+        inventory: Callable[[], Inventory],
+        driver: Mapping[str, Any],
+    ) -> None:
+        self._leases, self._clock, self._inventory = leases, clock, inventory
+        self._driver = {"machine": socket.gethostname(), "pid": os.getpid(), **driver}
+        self._confirmed_at = float("-inf")
+        self._driven: frozenset[str] = frozenset()
+        self.all: tuple[Lease, ...] = ()
+        """Every lease of the fleet, as of the last turn."""
+        self.views: Callable[[str], list[Any]] = lambda _: []
+        """Of a host that is driven here: its targets as they are shown."""
+        self.on_change: Change = _nothing
+        """Called with the hosts that were lost and those that were gained, one change at a time."""
+        self._changes: asyncio.Queue[tuple[frozenset[str], frozenset[str]]] = asyncio.Queue()
+
+    @property
+    def shared(self) -> bool:
+        """Whether other daemons may drive hosts of this fleet."""
+        return self._leases is not None
+
+    def key(self, host: Host) -> str:
+        """The host's name in the leases: `local` is another machine for every daemon."""
+        if self._leases is None:
+            return ""
+        local = host.transport == "local"
+        return f"{host.name}@{self._driver['machine']}" if local else host.name
+
+    def key_of(self, target: str) -> str:
+        """Of a target's host; of one that the inventory does not know, its own name."""
+        known = self._inventory().targets.get(target)
+        return self.key(known.host) if known is not None else ("" if not self.shared else target)
+
+    def drives(self, key: str) -> bool:
+        """Whether this daemon may act on a host now."""
+        return self._leases is None or (key in self._leases.held and not self._stale())
+
+    def token(self, host: Host) -> int:
+        """The token of a host's lease, 0 where nothing is shared; NotDriven if not ours."""
+        key = self.key(host)
+        if not self.drives(key):
+            raise self.elsewhere(key)
+        return self._leases.held[key] if self._leases is not None else 0
+
+    def elsewhere(self, key: str) -> NotDriven:
+        """Who drives a host, and how to ask that daemon."""
+        lease = self.of(key)
+        if lease is None or lease.left_s < 0 or lease.owner == self._own():
+            return NotDriven(
+                f"No daemon drives {key} now.", target=key, remedy="Within 15 s one takes it over."
+            )
+        who = lease.driver
+        return NotDriven(
+            f"{key} is driven by the daemon {who['pid']} on {who['machine']} ({who['inventory']}).",
+            target=key,
+            remedy=f"Ask there; or `orch daemon stop` there, and another one takes {key} over.",
+        )
+
+    def of(self, key: str) -> Lease | None:
+        """The lease of a host, whoever has it."""
+        return next((lease for lease in self.all if lease.host == key), None)
+
+    async def begin(self) -> None:
+        """The first turn, before anything is driven."""
+        await self._turn()
+        while not self._changes.empty():
+            self._changes.get_nowait()
+
+    async def run(self) -> None:
+        """Keep the leases for ever; whoever hears of changes does not hold the next turn up."""
+        if self._leases is None:
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell(), name="hosts")
+            while True:
+                await self._clock.sleep(TURN_S)
+                await self._turn()
+
+    async def _tell(self) -> None:
+        while True:
+            lost, gained = await self._changes.get()
+            try:
+                await self.on_change(lost, gained)
+            except OrchError as error:
+                logger.warning("hosts.change_failed", extra={"why": str(error)})
+
+    async def close(self) -> None:
+        """Let go of everything, so that others need not wait."""
+        if self._leases is None:
+            return
+        try:
+            await self._leases.release()
+        except StoreError as error:
+            logger.warning("leases.not_released", extra={"why": str(error)})
+
+    async def _turn(self) -> None:
+        if self._leases is None:
+            return
+        asked_at = self._clock.monotonic()
+        wanted = {self.key(host) for host in _hosts(self._inventory())}
+        views = {key: self.views(key) for key in self._driven}
+        try:
+            self.all = await self._leases.turn(wanted, self._driver, views)
+            self._confirmed_at = asked_at
+        except StoreError as error:
+            logger.warning("leases.unseen", extra={"why": str(error)})
+        self._compare()
+
+    def _compare(self) -> None:
+        """Tell of what has changed since the last turn."""
+        assert self._leases is not None
+        driven = frozenset(key for key in self._leases.held if self.drives(key))
+        lost, gained = self._driven - driven, driven - self._driven
+        self._driven = driven
+        if lost:
+            logger.warning("hosts.lost", extra={"hosts": sorted(lost)})
+        if gained:
+            logger.info("hosts.gained", extra={"hosts": sorted(gained)})
+        if lost or gained:
+            self._changes.put_nowait((lost, gained))
+
+    def _stale(self) -> bool:
+        return self._clock.monotonic() - self._confirmed_at > ALONE_S
+
+    def _own(self) -> str:
+        return self._leases.owner if self._leases is not None else ""
+
+
+def _hosts(inventory: Inventory) -> Iterable[Host]:
+    return [target.host for target in inventory.targets.values()]
+
+
+async def _nothing(_lost: frozenset[str], _gained: frozenset[str]) -> None:
+    pass

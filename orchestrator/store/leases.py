@@ -1,0 +1,125 @@
+"""Who drives which host, where several daemons share one PostgreSQL: a lease for each host.
+
+Owns the rule: a lease lasts `LEASE_S` by the database's clock; whoever takes it over gets a token
+larger than any before, which the probes check. Must not: know what driving is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Float, cast, func, select, update
+
+from orchestrator.core.errors import NotDriven
+from orchestrator.store import tables
+from orchestrator.store.dialects import insert
+from orchestrator.store.rows import plain
+from orchestrator.store.worker import Worker
+
+LEASE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One host and the daemon that drives it."""
+
+    host: str
+    owner: str
+    token: int
+    left_s: float
+    """Until it ends unless it is renewed; below 0 where it has ended."""
+    driver: Mapping[str, Any]
+    """How to reach the daemon: machine, pid, socket."""
+    targets: tuple[Mapping[str, Any], ...]
+    """The host's targets as that daemon shows them."""
+
+
+class Leases:
+    """The leases of one daemon, and what it sees of the others'."""
+
+    def __init__(self, worker: Worker, owner: str) -> None:
+        self._worker = worker
+        self.owner = owner
+        self.held: dict[str, int] = {}
+        """Host -> token, as this daemon believes; the database decides."""
+
+    async def turn(
+        self,
+        wanted: Iterable[str],
+        driver: Mapping[str, Any],
+        targets: Mapping[str, list[Any]],
+    ) -> tuple[Lease, ...]:
+        """Renew what is held, take what is free of `wanted`; all leases there are now."""
+        asked = sorted(set(wanted))
+        return await self._worker.call(lambda c: self._turn(c, asked, driver, targets))
+
+    async def release(self) -> None:
+        """Let go of every lease at once, so that nobody has to wait for its end."""
+        table, held = tables.leases, sorted(self.held)
+        self.held = {}
+        change = update(table).where(table.c.host.in_(held), table.c.owner == self.owner)
+        await self._worker.call(lambda c: c.execute(change.values(expires_at=0.0)))
+
+    def guard(self, connection: Connection, host: str) -> None:
+        """Within a transaction: nobody may take the host before it ends; NotDriven if one has."""
+        table = tables.leases
+        query = (
+            select(table.c.token)
+            .where(table.c.host == host, table.c.owner == self.owner)
+            .with_for_update(read=True)
+        )
+        token = connection.execute(query).scalar()
+        if token is None or token != self.held.get(host):
+            raise NotDriven(
+                f"{host} is driven by another daemon now; nothing was decided here.",
+                target=host,
+                remedy="`orch daemon status` says by which one.",
+            )
+
+    def _turn(
+        self,
+        connection: Connection,
+        wanted: list[str],
+        driver: Mapping[str, Any],
+        targets: Mapping[str, list[Any]],
+    ) -> tuple[Lease, ...]:
+        table = tables.leases
+        now = float(connection.execute(select(_now())).scalar_one())
+        held = {}
+        for host in wanted:
+            values = {
+                "owner": self.owner,
+                "expires_at": now + LEASE_S,
+                "driver": plain(driver),
+                "targets": plain(targets.get(host, [])),
+            }
+            mine = table.c.owner == self.owner
+            renewed = update(table).where(table.c.host == host, mine).values(values)
+            token = connection.execute(renewed.returning(table.c.token)).scalar()
+            if token is None:
+                taken = insert(connection, table).values(host=host, token=1, **values)
+                taken = taken.on_conflict_do_update(
+                    index_elements=["host"],
+                    set_={**values, "token": table.c.token + 1},
+                    where=table.c.expires_at < now,
+                )
+                token = connection.execute(taken.returning(table.c.token)).scalar()
+            if token is not None:
+                held[host] = int(token)
+        self.held = held
+        rows = connection.execute(select(table).order_by(table.c.host)).mappings()
+        return tuple(
+            Lease(
+                host=row["host"],
+                owner=row["owner"],
+                token=row["token"],
+                left_s=row["expires_at"] - now,
+                driver=row["driver"],
+                targets=tuple(row["targets"]),
+            )
+            for row in rows
+        )
+
+
+def _now() -> Any:
+    return cast(func.extract("epoch", func.clock_timestamp()), Float)

@@ -1,0 +1,173 @@
+"""Leases on a real PostgreSQL: one driver a host, a growing token, and no decision without one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.decide.decision import Decision
+from orchestrator.core.errors import NotDriven, StoreError
+from orchestrator.store import Store, schema
+from orchestrator.store.leases import Lease, Leases
+from orchestrator.store.tables import metadata
+from tests.lab.postgres import Postgres
+from tests.store.nouns import draft, incident, outgoing
+
+pytestmark = pytest.mark.xdist_group("pg")
+
+
+@pytest.fixture
+def url(postgres: Postgres) -> str:
+    """An empty database."""
+    return postgres.database()
+
+
+@pytest.fixture
+async def daemons(url: str, tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """Two daemons' stores in one database."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for name in ("a", "b"):
+            opened.append(await Store.open(tmp_path / name, SystemClock(), url))
+            stack.push_async_callback(opened[-1].close)
+        yield opened[0], opened[1]
+
+
+def leases(store: Store) -> Leases:
+    """A store's leases, which a shared one has."""
+    assert store.leases is not None
+    return store.leases
+
+
+async def turn(store: Store, *hosts: str) -> tuple[Lease, ...]:
+    """One renewal that wants these hosts."""
+    return await leases(store).turn(hosts, {"pid": 1}, {})
+
+
+def end_lease(postgres: Postgres, url: str) -> None:
+    """As if its time had passed: its daemon is dead or hangs."""
+    postgres.query(url, "UPDATE leases SET expires_at = 0")
+
+
+async def test_migrations_make_the_same_tables_there(url: str, tmp_path: Path) -> None:
+    """The revisions that make SQLite's tables make PostgreSQL's, by two daemons at once too."""
+    stores = await asyncio.gather(
+        *(Store.open(tmp_path / name, SystemClock(), url) for name in "ab")
+    )
+    for store in stores:
+        await store.close()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+async def test_a_host_has_one_driver(daemons: tuple[Store, Store]) -> None:
+    """Who asks second gets what is free, and sees who has the rest."""
+    a, b = daemons
+    await turn(a, "pve1")
+    told = await turn(b, "pve1", "pve2")
+    assert (leases(a).held, leases(b).held) == ({"pve1": 1}, {"pve2": 1})
+    assert [(one.host, one.owner) for one in told] == [
+        ("pve1", leases(a).owner),
+        ("pve2", leases(b).owner),
+    ]
+    assert all(0 < one.left_s <= 10 for one in told)
+
+
+async def test_an_ended_lease_is_taken_with_a_larger_token(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """The one that hung finds itself without the host; a lease that nobody took is just renewed."""
+    a, b = daemons
+    await turn(a, "pve1")
+    end_lease(postgres, url)
+    await turn(a, "pve1")
+    assert leases(a).held == {"pve1": 1}
+    end_lease(postgres, url)
+    await turn(b, "pve1")
+    await turn(a, "pve1")
+    assert (leases(a).held, leases(b).held) == ({}, {"pve1": 2})
+    await leases(b).release()
+    await turn(a, "pve1")
+    assert leases(a).held == {"pve1": 3}
+
+
+async def test_nothing_is_decided_for_a_host_of_another(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """A daemon that slept through the end of its lease stores no run and no decision."""
+    a, b = daemons
+    await turn(a, "pve1")
+    run = await a.runs.create(replace(draft(), host="pve1"))
+    decision = Decision(run=run, incidents=(incident(run.id),), outgoing=(replace(outgoing("i1")),))
+    end_lease(postgres, url)
+    await turn(b, "pve1")
+    with pytest.raises(NotDriven, match="pve1 is driven by another daemon now"):
+        await a.apply(decision)
+    with pytest.raises(NotDriven):
+        await a.runs.create(replace(draft(), host="pve1"))
+    assert await b.incidents.list() == ()
+    await b.apply(decision)
+    assert [one.sink for one in await b.deliveries.pending()] == ["ops"]
+    await turn(a, "pve1")
+    assert await a.deliveries.pending() == ()
+    assert await a.deliveries.heads("ops", 9) == ()
+
+
+async def test_two_daemons_give_no_number_twice(daemons: tuple[Store, Store]) -> None:
+    """Runs of one job that are asked for at the same moment have numbers of their own."""
+    await turn(daemons[0], "pve1")
+    await turn(daemons[1], "pve2")
+    asked = [
+        store.runs.create(replace(draft(), host=host))
+        for _ in range(20)
+        for store, host in zip(daemons, ("pve1", "pve2"), strict=True)
+    ]
+    made = await asyncio.gather(*asked)
+    assert sorted(run.number for run in made) == list(range(1, 41))
+
+
+async def test_a_database_that_is_not_there_is_said(tmp_path: Path) -> None:
+    """Wrong words, no server: a sentence without the password, and what to do."""
+    for said, match in (
+        ("sqlite:///x.db", "only PostgreSQL serves"),
+        ("postgresql+psycopg://u:hunter2@127.0.0.1:1/x", "cannot be reached"),
+        ("no url", "no URL of a database"),
+    ):
+        with pytest.raises(StoreError, match=match) as caught:
+            await Store.open(tmp_path, SystemClock(), said)
+        assert "hunter2" not in str(caught.value)
+
+
+async def test_a_database_that_comes_back_serves_on(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """A cut connection is an error once; the next call has a new one."""
+    a, _ = daemons
+    await turn(a, "pve1")
+    postgres.query(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    await turn(a, "pve1")
+    assert leases(a).held == {"pve1": 1}
+
+
+async def test_a_schema_of_tomorrow_is_refused(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str, tmp_path: Path
+) -> None:
+    """As with SQLite: nothing is touched, and the sentence says what to do."""
+    postgres.query(url, "UPDATE alembic_version SET version_num = '0099'")
+    with pytest.raises(StoreError, match=r"newer orch \(schema 0099\)"):
+        await Store.open(tmp_path / "c", SystemClock(), url)
+    assert postgres.query(url, "SELECT version_num FROM alembic_version") == ["0099"]
+    assert schema.HEAD != "0099"
