@@ -1,37 +1,39 @@
-"""Side by side in one run: orch, rsync with a fresh connection, rsync over ControlMaster, tar.
+"""Side by side in one run: orch, rsync with a fresh connection and over ControlMaster, tar, peers.
 
-    python -m bench.deploy [REPEATS]
+    python -m bench.deploy [small] [many] [first] [--repeats N] [--peers] [--json FILE]
 
 Needs the lab (root). `orch deploy` is the whole command with a daemon that runs already; `orch` is
 the daemon's part over the link that it keeps: walk, plan, send, verify, switch; a first deploy has
-a connection of its own, as in the daemon.
-Prints one line for each case with the median in seconds of every way.
+a connection of its own, as in the daemon. small: 40 files of 600 KB in all; many: 5000 files of
+20 MB; first: 400 files of 200 MB, and the peak memory of daemon and probe beside that of `many`.
+`--peers`: pyinfra and Ansible too (small only: they take minutes for thousands of files).
+Prints one line for each case with the median in seconds of every way, and the ratios aimed at.
 """
 
+import argparse
 import asyncio
+import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+from bench.deploy import memory, peers
+from bench.deploy.ways import CONTAINER, ORCH, Way, Ways, run
 from orchestrator.clock import SystemClock
-from orchestrator.core.model import Host, Job, Target
-from orchestrator.deploy import plan as plans
-from orchestrator.deploy import release
-from orchestrator.deploy.bundle import Bundle, collect
-from orchestrator.deploy.hashes import HashCache
+from orchestrator.core.model import Host, Target
 from orchestrator.link import Link
 from orchestrator.transport.pool import Pool
 from tests.lab.lab import Lab
 
-CONTAINER = "200"
-ORCH = (sys.executable, "-m", "orchestrator")
-SIZES = {"small": 600_000, "many": 20_000_000, "first": 200_000_000}
-Way = Callable[[], Awaitable[None]]
+CASES = {"small": (40, 600_000), "many": (5000, 20_000_000), "first": (400, 200_000_000)}
+"""Name -> files, bytes in all."""
+
+CHANGE_RATIOS = (("orch deploy", "rsync fresh", 0.5), ("orch", "rsync ControlMaster", 1.0))
+FIRST_RATIOS = (("orch", "tar", 1.2),)
+"""What is held against what, and what is aimed at."""
 
 
 def write_package(folder: Path, *, files: int, total_bytes: int) -> None:
@@ -43,145 +45,84 @@ def write_package(folder: Path, *, files: int, total_bytes: int) -> None:
         path.write_bytes(os.urandom(size // 2) + b"x = 1\n" * (size // 12))
 
 
-class Ways:
-    """Each way to bring a package into the container."""
-
-    def __init__(self, lab: Lab, link: Link, package: Path, scratch: Path) -> None:
-        self._lab = lab
-        self._link = link
-        self._package = package
-        self._scratch = scratch
-        self._cache = HashCache(scratch / f"{package.name}.json")
-        self._base: Bundle | None = None
-        state, runtime = scratch / f"state-{package.name}", scratch / "run"
-        runtime.mkdir(mode=0o700, exist_ok=True)
-        places = {"XDG_STATE_HOME": str(state), "XDG_RUNTIME_DIR": str(runtime)}
-        self.env = os.environ | places
-        self.inventory = self._write_inventory(link.target.host)
-        self._job = Job(
-            name="bench",
-            targets=(link.target,),
-            command="true",
-            workdir=f"/srv/orch/{package.name}",
-            package=str(package),
-        )
-
-    async def orch(self) -> None:
-        """The daemon's part of `orch deploy`."""
-        bundle = await asyncio.to_thread(collect, self._job, cache=self._cache, now=time.time())
-        plan = await plans.plan(self._link, self._job, bundle, self._base)
-        self._base = bundle
-        if not plan.large:
-            await release.deploy(self._link, self._job, bundle, plan, lambda _: None)
-            return
-        async with self._link.bulk() as caller:
-            await release.deploy(caller, self._job, bundle, plan, lambda _: None)
-
-    async def command(self) -> None:
-        """The whole of `orch deploy`."""
-        await run([*ORCH, "--config", str(self.inventory), "deploy"], env=self.env)
-
-    async def end(self) -> None:
-        """Stop the daemon of the command."""
-        await run([*ORCH, "--config", str(self.inventory), "daemon", "stop"], env=self.env)
-
-    def _write_inventory(self, host: Host) -> Path:
-        path = self._scratch / f"{self._package.name}.yaml"
-        path.write_text(
-            f"""
-version: 1
-hosts:
-  pve1: {{hostname: {host.hostname}, port: {host.port}, user: root,
-         identity_file: {host.identity_file}, known_hosts: {host.known_hosts}}}
-targets:
-  ct200: {{host: pve1, runtime: pct, container: {CONTAINER}}}
-jobs:
-  bench: {{target: ct200, package: {self._package}, command: "true",
-          workdir: /srv/orch/command-{self._package.name}}}
-"""
-        )
-        return path
-
-    def rsync(self, *, master: bool) -> Way:
-        """rsync through `ssh pct exec`, with a connection of its own or over a kept one."""
-        shell = self._scratch / f"shell-{master}"
-        kept = ["-o", "ControlMaster=auto", "-o", f"ControlPath={self._scratch}/cm"]
-        ssh = self._lab.host.ssh_argv()
-        words = [*ssh[:-1], *(kept if master else []), "-o", "ControlPersist=60", ssh[-1]]
-        line = f'#!/bin/sh\nshift\nexec {" ".join(words)} pct exec {CONTAINER} -- "$@"\n'
-        shell.write_text(line)
-        shell.chmod(0o755)
-        argv = ["rsync", "-a", "--delete", "-e", str(shell), f"{self._package}/"]
-        return lambda: run([*argv, f"c:/srv/rsync/{self._package.name}-{master}/"])
-
-    async def tar(self) -> None:
-        """A plain stream of everything."""
-        ssh = " ".join(self._lab.host.ssh_argv())
-        into = f"pct exec {CONTAINER} -- tar -x -C /srv/tar"
-        await run(["sh", "-c", f"tar -c -C {self._package} . | {ssh} '{into}'"])
-
-
-async def run(argv: list[str], *, env: dict[str, str] | None = None) -> None:
-    """Run a program to its end."""
-    child = await asyncio.create_subprocess_exec(*argv, env=env, stdout=subprocess.DEVNULL)
-    if await child.wait() != 0:
-        raise SystemExit(f"failed: {' '.join(argv)}")
-
-
 async def timed(way: Way) -> float:
-    """Seconds of one go."""
+    """Seconds of one go, with what was written before it on the disk already."""
+    os.sync()
     begun = time.perf_counter()
     await way()
     return time.perf_counter() - begun
 
 
-async def case(lab: Lab, link: Link, scratch: Path, name: str, *, files: int, repeats: int) -> None:
-    """A first deploy and one-line changes of one package, every way in turn."""
-    package = scratch / name
-    write_package(package, files=files, total_bytes=SIZES[name])
-    ways = Ways(lab, link, package, scratch)
-    all_ways: dict[str, Way] = {
-        "orch deploy": ways.command,
-        "orch": ways.orch,
-        "rsync fresh": ways.rsync(master=False),
-        "rsync ControlMaster": ways.rsync(master=True),
-        "tar": ways.tar,
-    }
-    await run([*ORCH, "--config", str(ways.inventory), "daemon", "start"], env=ways.env)
-    try:
-        await compare(name, package, all_ways, files=files, repeats=repeats)
-    finally:
-        await ways.end()
+class Bench:
+    """All cases in one lab; `found` is what `--json` gets."""
+
+    def __init__(self, lab: Lab, link: Link, scratch: Path, options: argparse.Namespace) -> None:
+        self._lab, self._link, self._scratch, self._options = lab, link, scratch, options
+        self.found: list[dict[str, Any]] = []
+
+    async def case(self, name: str) -> None:
+        """A first deploy and one-line changes of one package, every way in turn."""
+        package = self._scratch / name
+        files, total = CASES[name]
+        write_package(package, files=files, total_bytes=total)
+        ways = Ways(self._lab, self._link, package, self._scratch)
+        every: dict[str, Way] = {
+            "orch deploy": ways.command,
+            "orch": ways.orch,
+            "rsync fresh": ways.rsync(master=False),
+            "rsync ControlMaster": ways.rsync(master=True),
+            "tar": ways.tar,
+        }
+        if self._options.peers and name == "small" and (programs := peers.installed()):
+            every |= peers.ways(self._lab, package, self._scratch, programs)
+        await run([*ORCH, "--config", str(ways.inventory), "daemon", "start"], env=ways.env)
+        try:
+            async with memory.watched(ways.daemon(), self._lab[CONTAINER].init_pid) as peak:
+                await self._first(name, every)
+            mib = {"daemon": peak.daemon / 2**20, "probe": peak.probe / 2**20}
+            self._report(f"{name}: peak memory of a first deploy, MiB", mib, (), digits=0)
+            if name != "first":
+                await self._changes(name, package, every)
+        finally:
+            await ways.end()
+
+    async def _first(self, name: str, every: dict[str, Way]) -> None:
+        files, total = CASES[name]
+        seconds = {label: await timed(way) for label, way in every.items()}
+        what = f"{name}: first deploy of {files} files, {total / 1e6:g} MB"
+        self._report(what, seconds, FIRST_RATIOS)
+
+    async def _changes(self, name: str, package: Path, every: dict[str, Way]) -> None:
+        taken: dict[str, list[float]] = {label: [] for label in every}
+        for number in range(self._options.repeats):
+            for label, way in every.items():
+                with open(package / "part0" / "m7.py", "a") as file:
+                    file.write(f"y = {number}  # {label}\n")
+                taken[label].append(await timed(way))
+        seconds = {label: statistics.median(times) for label, times in taken.items()}
+        what = f"{name}: one-line change in {CASES[name][0]} files"
+        self._report(what, seconds, CHANGE_RATIOS)
+
+    def _report(
+        self,
+        what: str,
+        values: dict[str, float],
+        ratios: tuple[tuple[str, str, float], ...],
+        *,
+        digits: int = 3,
+    ) -> None:
+        shown = "  ".join(f"{label} {value:.{digits}f}" for label, value in values.items())
+        print(f"{what}:  {shown}", flush=True)
+        reached = []
+        for ours, theirs, aim in ratios:
+            ratio = values[ours] / values[theirs]
+            reached.append({"ours": ours, "theirs": theirs, "ratio": ratio, "aim": aim})
+            print(f"    {ours} / {theirs}: {ratio:.2f} (aim: {aim} or less)", flush=True)
+        self.found.append({"what": what, "values": values, "ratios": reached})
 
 
-async def compare(
-    name: str, package: Path, all_ways: dict[str, Way], *, files: int, repeats: int
-) -> None:
-    """A first deploy and one-line changes, every way in turn."""
-    first = {label: await timed(way) for label, way in all_ways.items()}
-    report(f"{name}: first deploy of {files} files, {SIZES[name] / 1e6:g} MB", first)
-    if name == "first":
-        return
-    found: dict[str, list[float]] = {label: [] for label in all_ways}
-    for number in range(repeats):
-        for label, way in all_ways.items():
-            with open(package / "part0" / "m7.py", "a") as file:
-                file.write(f"y = {number}  # {label}\n")
-            found[label].append(await timed(way))
-    report(
-        f"{name}: one-line change in {files} files",
-        {label: statistics.median(times) for label, times in found.items()},
-    )
-
-
-def report(what: str, seconds: dict[str, float]) -> None:
-    """One line."""
-    shown = "  ".join(f"{label} {value:.3f}" for label, value in seconds.items())
-    print(f"{what}:  {shown}", flush=True)
-
-
-async def main(repeats: int) -> None:
-    """All cases in one lab."""
+async def main(options: argparse.Namespace) -> None:
+    """All chosen cases in one lab."""
     with Lab.start(containers=(CONTAINER,)) as lab, tempfile.TemporaryDirectory() as folder:
         host = Host(
             name="pve1",
@@ -197,13 +138,19 @@ async def main(repeats: int) -> None:
         link = Link(target, pool.transport(target), SystemClock(), "bench")
         await link.start()
         print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-        scratch = Path(folder)
-        await case(lab, link, scratch, "small", files=40, repeats=repeats)
-        await case(lab, link, scratch, "many", files=5000, repeats=repeats)
-        await case(lab, link, scratch, "first", files=400, repeats=repeats)
+        bench = Bench(lab, link, Path(folder), options)
+        for name in options.cases or CASES:
+            await bench.case(name)
         await link.close()
         await pool.close()
+    if options.json:
+        Path(options.json).write_text(json.dumps(bench.found, indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 7))
+    parser = argparse.ArgumentParser(prog="python -m bench.deploy")
+    parser.add_argument("cases", metavar="CASE", nargs="*", help=", ".join(CASES))
+    parser.add_argument("--repeats", metavar="N", type=int, default=7)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--json", metavar="FILE")
+    asyncio.run(main(parser.parse_args()))

@@ -46,6 +46,8 @@ class Client:
 
     def __init__(self, socket_path: Path, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self.socket_path = socket_path
+        self.daemon: Message = {}
+        """DaemonView as it was when the command began, where that was asked for."""
         self._timeout_s = timeout_s
 
     def get(

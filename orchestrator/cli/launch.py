@@ -19,7 +19,7 @@ from orchestrator.core.errors import DaemonError
 def run(options: argparse.Namespace) -> int:
     """Launch a job and follow it; the exit code is the run's: 0, 100, or 103."""
     client = connect(options)
-    warn_if_outdated(client.get("/v1/daemon"))
+    warn_if_outdated(client.daemon)
     with Leaving() as leaving:
         try:
             launched = _launch(client, options, leaving)

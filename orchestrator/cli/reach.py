@@ -103,7 +103,8 @@ def start(location: Location) -> Client:
 
 def _pass_values(client: Client) -> None:
     """Give the daemon the values that it has not and this environment has."""
-    needs = client.get("/v1/daemon").get("needs") or []
+    client.daemon = client.get("/v1/daemon")
+    needs = client.daemon.get("needs") or []
     values = {name: os.environ[name] for name in needs if os.environ.get(name)}
     if values:
         client.call("PUT", "/v1/environment", values)

@@ -17,7 +17,7 @@ def deploy(options: argparse.Namespace) -> int:
     news = DeployNews(quiet=options.json)
     body = {"jobs": options.jobs, "dry_run": options.dry_run}
     client = connect(options)
-    warn_if_outdated(client.get("/v1/daemon"))
+    warn_if_outdated(client.daemon)
     for message in client.stream("POST", "/v1/deploy", body):
         news.show(message)
     if options.json:
