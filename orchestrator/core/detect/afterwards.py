@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 
 from orchestrator.core.detect.sighting import Spoken
-from orchestrator.core.parse.traceback import going_on
+from orchestrator.core.parse.stack_lines import going_on
 
 NEW_LIFE_LINES = 3
 """Lines of progress that only workers started anew can have printed."""

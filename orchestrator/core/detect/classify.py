@@ -16,7 +16,8 @@ from orchestrator.core.detect.places import innermost_in_app
 from orchestrator.core.detect.sighting import Line, Reading, Sighting
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.findings import Finding, Frame
-from orchestrator.core.parse.traceback import Block, Kind, frame_of
+from orchestrator.core.parse.stack_lines import frame_of
+from orchestrator.core.parse.traceback import Block, Kind
 
 MAX_TRACEBACK_CHARS = 200_000
 _OF_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from orchestrator.core.detect.sighting import Line
-from orchestrator.core.parse.traceback import HEADER, OPEN_FRAME, frame_of, going_on
+from orchestrator.core.parse.stack_lines import HEADER, OPEN_FRAME, frame_of, going_on
 
 PANE_WIDTHS = frozenset({80, 100, 120, 132, 160, 180, 200, 220, 240})
 MIN_CUT_LINES = 4

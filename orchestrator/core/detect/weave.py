@@ -9,18 +9,14 @@ from collections import deque
 from dataclasses import replace
 
 from orchestrator.core.detect.sighting import Line, Reading
-from orchestrator.core.parse.traceback import (
+from orchestrator.core.parse.stack_lines import (
     FAULT_FRAME,
     HEADER,
-    MAX_TEXT_LINES,
-    Block,
-    Kind,
-    Offer,
-    Part,
     exception_of,
     frame_of,
     going_on,
 )
+from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block, Kind, Offer, Part
 
 MAX_OPEN = 512
 MAX_OF_ONE = 32

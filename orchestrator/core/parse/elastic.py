@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from orchestrator.core.findings import ExceptionText, Frame
-from orchestrator.core.parse.traceback import exception_of, frame_of
+from orchestrator.core.parse.stack_lines import exception_of, frame_of
 
 _FIELD = re.compile(
     r"^\s+(?P<name>time|host|rank|exitcode|error_file|traceback|msg)\s*:\s?(?P<value>.*)$"

@@ -5,11 +5,32 @@ faulthandler's dumps. A block is offered line after line and says which ones are
 block means is decided elsewhere.
 """
 
-import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchestrator.core.findings import ExceptionText, Frame
+from orchestrator.core.parse.stack_lines import (
+    ANNOUNCES,
+    CHAIN,
+    FAULT_NOTE,
+    FAULT_THREAD,
+    FOREIGN,
+    HEADER,
+    LINKED,
+    LONG,
+    NOTEBOOK_ARROW,
+    NOTEBOOK_FRAME,
+    OPEN_FRAME,
+    RICH_FRAME,
+    TABLE_LINE,
+    TERMINATE,
+    WHAT,
+    exception_of,
+    frame_of,
+    going_on,
+    looks_like_path,
+    without_margin,
+)
 
 MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
@@ -41,98 +62,6 @@ class Offer(StrEnum):
     TAKEN = "taken"
     PASSED = "passed"
     ENDED = "ended"
-
-
-HEADER = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\)")
-FRAME = re.compile(r'\bFile "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,400}))?$')
-OPEN_FRAME = re.compile(
-    r'^\s*File "[^"]*(?:"(?:,(?: l?(?:i?(?:n?(?:e?(?: \d*(?:, ?(?:in?)? ?)?)?)?)?)?)?)?)?$'
-)
-"""A frame cut in the middle, as a pane does at its right edge."""
-FAULT_FRAME = re.compile(r'^\s*File "([^"]{1,1000})", line (\d{1,9}|\?\?\?) in (.{1,400})$')
-RICH_FRAME = re.compile("^(?P<file>.{1,1000}):(?P<line>\\d{1,7}) in (?P<function>.{1,200})$")
-NOTEBOOK_FRAME = re.compile(
-    r"^(?:File |(?=/))(?P<file>/[^\s:]{1,800}|~[^\s:]{1,800})(?::(?P<line>\d{1,7}))?(?:,)? in (?P<function>[\w.<>]{1,200})\(.*\)$"
-    r"|^(?:File )?(?P<cell>Cell In\[\d+\]|<ipython-input-[\w-]+>)(?:, line (?P<cell_line>\d{1,7}))?(?:,? in (?P<cell_function>[\w.<>]{1,200}).*)?$"
-)
-_NOTEBOOK_ARROW = re.compile(r"^-+> ?(?P<line>\d{1,7}) ")
-EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?: ?:(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
-)
-_STRONG = re.compile(
-    r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failed|Failure|Failures|Timeout|Abort"
-    r"|Aborted|Cancelled|Unsupported|Hit|OutOfResources|Traceback|Group|Killed|Full|Empty|Stopped"
-    r"|Refused|Violation|Fault|NotFound|Lost|Died|Preempted|Pruned|Skip|Missing|Invalid|Denied"
-    r"|Found|Reached|Limit|Exceeded|Again|Overflow|Underflow|Mismatch)(?:\(.*\))?$"
-)
-SURE = re.compile(
-    r"(?:Error|Exception|Interrupt|SystemExit|Exit|Unsupported|RemoteTraceback)(?:\(.*\))?$"
-)
-_CHAIN = re.compile(
-    r"^(?:The above exception was the direct cause of the following exception:"
-    r"|During handling of the above exception, another exception occurred:)"
-)
-CHAIN_CAUSE = "The above exception was the direct cause"
-_ANNOUNCES = re.compile(
-    r"Caught \w+ in |terminated with the following error:|Original Traceback|RemoteTraceback"
-    r"|ray::|Traceback of TorchScript|The original cause is|TrainingFailedError|RayTaskError"
-    r"|ActorDiedError|Process \d+ terminated|CheckpointException ranks:"
-)
-_LONG = re.compile(
-    r"CUDA error|CUDA driver|NCCL error|_dynamo|_inductor|Weights only|[Tt]riton|PTXAS|DistBackend"
-    r"|ProcessRaised|ValidationError|state_dict|cuDNN|Caught |ChildFailedError|RayTaskError|HTTPError"
-    r"|BackendCompilerFailed|CppCompileError|InductorError|Unsupported|RemoteTraceback|AcceleratorError"
-    r"|TorchScript|following operation failed|Expected to have finished|NCCL Backend|DistNetworkError"
-    r"|DistStoreError|size mismatch|We couldn't connect|CompilationError|marked (?:as )?ready"
-)
-_LINKED = re.compile(
-    r"^(?:CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Device-side assert"
-    r"|Set TORCHDYNAMO|You can suppress|import torch\._dynamo|Set TORCH_LOGS|from user code:"
-    r"|While executing|Original traceback:|Original Traceback|Last error:|nccl\w+Error:|Exception raised from"
-    r"|frame #\d+:|Search for `|Check the documentation|Please file an issue|set TORCH|The stack trace of"
-    r"|Call using|Original exception|Parameter indices which|In addition, you can set|making sure all"
-    r"|To execute this test|Error in Last|If reserved|See documentation|GPU \d+ has|Note:|-- Process"
-    r'|"""|Unhandled|Hint|Explanation|Developer debug|For more details|Last call|C\+\+ CapturedTraceback)'
-)
-_FOREIGN = re.compile(
-    r"^(?:\S+:\d+: \w*Warning: |wandb: |srun: |slurmstepd: |make: |\S+@\S+:\S*[#$]|[$#] |Killed\b|Aborted\b"
-    r"|Segmentation fault|\S+ exited with code|-{20,}$|={20,}|Ran \d+ tests? in|OK\b|[{]\"|[Dd]one\b|[Ff]inished\b|(?:INFO|WARNING|ERROR|DEBUG)\b|Exception ignored|\+ \w"
-    r"|(?:[Rr]estart|[Rr]esum|[Rr]etry|[Ss]kip|[Ff]all)\w*\b|Exception in thread|Process \S+:$)"
-)
-_PROGRESS_WORD = re.compile(
-    r"^(?:Epoch|Step|Iter|Iteration|Loss|Train|Training|Val|Valid|Eval|Batch|Test|Saving|Saved|Total"
-    r"|Using|Loading|Loaded|INFO|Note|Warning|Rank|Time|Resuming|Retrying|Done|Finished)\b",
-)
-
-
-def frame_of(text: str) -> Frame | None:
-    """The frame that a line of a Python or faulthandler stack names."""
-    if 'File "' not in text:
-        return None
-    if fault := FAULT_FRAME.match(text):
-        number = int(fault[2]) if fault[2].isdigit() else 0
-        return Frame(file=fault[1], line=number, function=fault[3])
-    if found := FRAME.search(text):
-        return Frame(file=found[1], line=int(found[2]), function=found[3] or "<module>")
-    return None
-
-
-def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
-    """The exception that a line names at its start; `sure` asks for a name that can be no other."""
-    found = EXCEPTION.match(text)
-    if found is None or _PROGRESS_WORD.match(text):
-        return None
-    name = found["type"]
-    if text[found.end("type") :].startswith(" :") and not SURE.search(name):
-        return None  # only two threads that print at once part a name from its colon
-    last = name.split("(", 1)[0].rpartition(".")[2]
-    if sure and not (SURE.search(name) and (":" in text or not found["message"])):
-        return None
-    if not (_STRONG.search(last) or last[:1].isupper() or "." in name):
-        return None
-    if found["bare"] and not _STRONG.search(last):
-        return None
-    return ExceptionText(type=name, message=(found["message"] or found["bare"] or "").strip())
 
 
 @dataclass(slots=True)
@@ -219,7 +148,7 @@ class Block:
 
     def _dedent(self, text: str) -> str:
         if self.kind is Kind.GROUP:
-            return _margin(text)
+            return without_margin(text)
         if self.indent and not text[: self.indent].strip():
             return text[self.indent :]
         return text
@@ -261,7 +190,7 @@ class Block:
             ]
             self.part.frames.append(Frame(file=place, line=int(number), function=function))
             return True
-        if (arrow := _NOTEBOOK_ARROW.match(text)) is None:
+        if (arrow := NOTEBOOK_ARROW.match(text)) is None:
             return False
         if self.part.frames and not self.part.frames[-1].line:
             last = self.part.frames[-1]
@@ -286,7 +215,7 @@ class Block:
     def _close_part(self, exception: ExceptionText, text: str) -> None:
         self.part.exception = exception
         self.part.message = [text]
-        self.long_message = bool(_LONG.search(text)) or not exception.message
+        self.long_message = bool(LONG.search(text)) or not exception.message
         self.state, self.blanks = "message", 0
 
     def _offer_between(self, text: str) -> Offer:
@@ -319,21 +248,21 @@ class Block:
                 self._first_words(bare)
             self.blanks = 0
             return Offer.TAKEN
-        if going_on(text) or _FOREIGN.match(text) or frame_of(text) is not None:
+        if going_on(text) or FOREIGN.match(text) or frame_of(text) is not None:
             return Offer.ENDED
         self.state, self.late = "lingering", 0
         return Offer.PASSED
 
     def _links(self, bare: str) -> bool:
         """Whether the line joins another exception to this one."""
-        if not _CHAIN.match(bare):
+        if not CHAIN.match(bare):
             return False
         self.parts.append(Part(link=bare))
         self.state = "between"
         return True
 
     def _opens_ray(self, text: str) -> bool:
-        """Whether the line is the first frame of a task's own stack, which has no header in Ray's."""
+        """Whether the line is the first frame of a task's own stack, headless in Ray's."""
         if self.part.exception is None or "RayTaskError" not in self.part.exception.type:
             return False
         if (frame := frame_of(text)) is None:
@@ -347,12 +276,12 @@ class Block:
         if self._links(text.strip()):
             return Offer.TAKEN
         self.late += 1
-        if self.late > MAX_LATE_LINES or HEADER.search(text) or _FOREIGN.match(text):
+        if self.late > MAX_LATE_LINES or HEADER.search(text) or FOREIGN.match(text):
             return Offer.ENDED
         return Offer.ENDED if going_on(text) or frame_of(text) is not None else Offer.PASSED
 
     def _offer_table(self, text: str) -> Offer:
-        if not _TABLE.match(text):
+        if not TABLE_LINE.match(text):
             return Offer.ENDED
         if len(self.part.message) < MAX_TABLE_LINES:
             self.part.message.append(text)
@@ -364,7 +293,7 @@ class Block:
 
     def _offer_inner(self, text: str) -> Offer:
         inside = text[:1] in (" ", "\t", "|") or any(
-            _ANNOUNCES.search(line) for line in self.part.message[-4:] + self.text[-2:]
+            ANNOUNCES.search(line) for line in self.part.message[-4:] + self.text[-2:]
         )
         if self.kind is not Kind.GROUP and not inside:
             return Offer.ENDED
@@ -376,11 +305,11 @@ class Block:
     def _continues(self, text: str) -> bool:
         if len(self.part.message) >= MAX_MESSAGE_LINES:
             return False
-        if _LINKED.match(text.strip()):
+        if LINKED.match(text.strip()):
             return True
         if text[:1] in (" ", "\t"):
             return self.blanks == 0 or self.long_message
-        return self.long_message and not going_on(text) and not _FOREIGN.match(text)
+        return self.long_message and not going_on(text) and not FOREIGN.match(text)
 
     def _offer_rich(self, text: str) -> Offer:
         if "\u2570" in text:
@@ -395,22 +324,22 @@ class Block:
         inside = bare.strip("\u2502").strip()
         gap = " " if self.pending and inside.startswith("in ") else ""
         whole = f"{self.pending}{gap}{inside}"
-        if (found := RICH_FRAME.match(whole)) and _looks_like_path(found["file"]):
+        if (found := RICH_FRAME.match(whole)) and looks_like_path(found["file"]):
             self.part.frames.append(
                 Frame(
                     file=found["file"], line=int(found["line"]), function=found["function"].strip()
                 )
             )
             self.pending = ""
-        elif _looks_like_path(whole) and " " not in whole and len(whole) < 1000:
+        elif looks_like_path(whole) and " " not in whole and len(whole) < 1000:
             self.pending = whole
         else:
             self.pending = ""
         return Offer.TAKEN
 
     def open_native(self, text: str) -> bool:
-        """Whether the line is C++'s report of an exception that nothing caught; begins the block."""
-        found = _TERMINATE.search(text)
+        """Whether the line is C++'s report of an uncaught exception; begins the block."""
+        found = TERMINATE.search(text)
         if found is None:
             return False
         self.part.message = [text[found.start() :]]
@@ -421,12 +350,12 @@ class Block:
 
     def _offer_native(self, text: str) -> Offer:
         bare = text.strip()
-        if (what := _WHAT.match(text)) is not None:
+        if (what := WHAT.match(text)) is not None:
             if self.part.exception is not None:
                 self.part.exception = ExceptionText(type=self.part.exception.type, message=what[1])
             self.part.message.append(what[1])
             return Offer.TAKEN
-        if not bare or _LINKED.match(bare) or bare.startswith("#"):
+        if not bare or LINKED.match(bare) or bare.startswith("#"):
             if (
                 bare
                 and len(self.part.message) < MAX_MESSAGE_LINES
@@ -437,7 +366,7 @@ class Block:
         return Offer.ENDED
 
     def _offer_fault(self, text: str) -> Offer:
-        if (thread := _THREAD.match(text)) is not None:
+        if (thread := FAULT_THREAD.match(text)) is not None:
             current = thread["current"] is not None
             if self.part.frames or self.part.thread:
                 self.parts.append(Part())
@@ -446,45 +375,6 @@ class Block:
         if (frame := frame_of(text)) is not None:
             self.part.frames.append(frame)
             return Offer.TAKEN
-        if not text.strip() or _FAULT_NOTE.match(text):
+        if not text.strip() or FAULT_NOTE.match(text):
             return Offer.TAKEN
         return Offer.ENDED if self.part.frames else Offer.PASSED
-
-
-_TABLE = re.compile(
-    r"^(?:\s+\S|[=*-]{5,}|\[\d+\]:|.{1,200} FAILED\s*$|(?:Other )?Failures:|Root Cause|<NO_OTHER)"
-)
-_TERMINATE = re.compile(
-    r"terminate called (?:after throwing an instance of '(?P<type>[^']{1,200})'|without an active"
-    r"|recursively)"
-)
-_WHAT = re.compile(r"^\s*what\(\):\s*(.*)$")
-_THREAD = re.compile(
-    r"^(?P<current>Current t)?(?:T|t)?(?:hread 0x[0-9a-f]+|(?<=t)hread 0x[0-9a-f]+)?(?: \[(?P<name>[^\]]{1,80})\])?"
-    r"(?:Stack)? ?\(most recent call first\):"
-)
-_FAULT_NOTE = re.compile(
-    r"^(?:Extension modules:|  Binary file \"|Python runtime state:|  <no Python frame>|  <cannot get"
-    r"|  \.\.\.|Segmentation fault$|Aborted$|Bus error$|Floating-point|Illegal instruction$"
-    r"|Current thread's C stack|  Garbage-collecting|  <truncated|<Cannot show)"
-)
-_GOING_ON = re.compile(
-    r"(?:\b(?:step|iter|iteration|epoch|loss|batch|lr|it/s|s/it|tok(?:en)?s?/s(?:ec)?|samples/s|eta|acc)\b.{0,40}\d"
-    r"|\d+%\|)",
-    re.IGNORECASE,
-)
-
-
-def going_on(text: str) -> bool:
-    """Whether the line reads as a training job's own: a step, a loss, a progress bar."""
-    return bool(_GOING_ON.search(text[:400]))
-
-
-def _looks_like_path(text: str) -> bool:
-    return text.startswith(("/", "~", "<", "./", "../")) or bool(re.match(r"[A-Za-z]:\\", text))
-
-
-def _margin(text: str) -> str:
-    """A line of an exception group without the `|` and `+` of its depth."""
-    found = re.match(r"^(?:\s*[|+](?:-\+-[^|]*|-+[^|]*)? ?)+", text)
-    return text[found.end() :] if found else text

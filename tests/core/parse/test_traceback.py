@@ -3,7 +3,8 @@
 import pytest
 
 from orchestrator.core.findings import Frame
-from orchestrator.core.parse.traceback import Block, Kind, Offer, exception_of, frame_of
+from orchestrator.core.parse.stack_lines import exception_of, frame_of
+from orchestrator.core.parse.traceback import Block, Kind, Offer
 
 FRAME = '  File "/srv/a.py", line 3, in f'
 
