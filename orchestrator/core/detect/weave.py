@@ -16,7 +16,7 @@ from orchestrator.core.parse.stack_lines import (
     frame_of,
     going_on,
 )
-from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block, Kind, Offer, Part
+from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block, Kind, Offer
 
 MAX_OPEN = 512
 MAX_OF_ONE = 32
@@ -285,8 +285,3 @@ def _own(reading: Reading, line: Line) -> str:
 
 def _fault_at(text: str) -> int:
     return max(text.find("Fatal Python error"), text.find("Timeout ("), 0)
-
-
-def parts_of(block: Block) -> list[Part]:
-    """The parts of a block that carry something."""
-    return [part for part in block.parts if part.exception or part.frames]

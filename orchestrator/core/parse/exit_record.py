@@ -1,18 +1,9 @@
 """The exit record that a relay, or `attempt.sh`, leaves when an attempt ends."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.core.model import ExitRecord
-
-
-def parse_exit_record(text: str | bytes) -> ExitRecord:
-    """The record in the text of an exit file; ValueError where it is none."""
-    record = json.loads(text)
-    if not isinstance(record, dict):
-        raise ValueError("an exit record is a JSON object")  # noqa: TRY004  one error for a bad text
-    return exit_record(record)
 
 
 def exit_record(record: Mapping[str, Any]) -> ExitRecord:

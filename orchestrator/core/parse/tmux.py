@@ -1,6 +1,5 @@
-"""What tmux prints, for the plain-shell fallback: its version, its sessions, a captured pane."""
+"""What tmux prints of its sessions, for the plain-shell fallback."""
 
-import re
 from dataclasses import dataclass
 
 PANES_FORMAT = (
@@ -8,8 +7,6 @@ PANES_FORMAT = (
     ":#{@orch_run}:#{@orch_uid}:#{@orch_attempt}"
 )
 """For `list-panes -a -F`; a session's name holds no colon."""
-
-_VERSION = re.compile(r"^tmux (?:next-)?(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +21,6 @@ class Session:
     uid: str | None
     attempt_dir: str | None = None
     """Folder of the attempt that it shows; None where orch did not start it."""
-
-
-def parse_version(text: str) -> tuple[int, int] | None:
-    """Major and minor of `tmux -V` (`tmux 3.3a`, `tmux next-3.5`); None for `tmux master`."""
-    match = _VERSION.match(text)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def parse_sessions(text: str) -> tuple[Session, ...]:
@@ -53,8 +44,3 @@ def _session(name: str, rows: list[list[str]]) -> Session:
         uid=first[5] or None,
         attempt_dir=first[6] or None,
     )
-
-
-def parse_capture(text: str) -> tuple[str, ...]:
-    """Lines of `capture-pane -p -J` without the empty rows below the last one that was written."""
-    return tuple(line.rstrip() for line in text.rstrip().splitlines())

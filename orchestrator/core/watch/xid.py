@@ -7,8 +7,6 @@ and are never called hardware.
 from collections.abc import Mapping
 from enum import StrEnum
 
-REFERENCE = "https://docs.nvidia.com/deploy/xid-errors/"
-
 
 class XidClass(StrEnum):
     """Whose fault an Xid is."""
