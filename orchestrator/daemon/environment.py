@@ -1,13 +1,16 @@
 """Values of secrets and sink addresses: kept in memory only, looked up by name.
 
 They come from the daemon's own environment, from clients that start it or use it, and from
-`$XDG_CONFIG_HOME/orch/env` (NAME=value lines, mode 0600), read at start and when it changes.
+`$XDG_CONFIG_HOME/orch/env` (NAME=value lines, mode 0600), read at start and when it changes. Where
+a name has no value, `NAME_FILE` may name a file that holds it and `NAME_COMMAND` a command that
+prints it, in either of the two places.
 """
 
 import logging
 import re
 import stat
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator.core.model import Inventory
@@ -26,11 +29,21 @@ def wanted_names(inventory: Inventory) -> list[str]:
     return sorted(names)
 
 
+COMMAND_WITHIN_S = 5.0
+"""The daemon waits meanwhile: a command that asks a person something has no value."""
+
+KEPT_S = 600.0
+TRIED_AGAIN_AFTER_S = 30.0
+
+
 class Environment:
     """Looks names up; what a client sent wins over the file, the file over our own environment."""
 
-    def __init__(self, own: Mapping[str, str], file: Path) -> None:
+    def __init__(self, own: Mapping[str, str], file: Path, monotonic: Callable[[], float]) -> None:
         self._own = dict(own)
+        self._monotonic = monotonic
+        self._printed: dict[str, tuple[float, str | None]] = {}
+        """By command: until when its output counts, and that."""
         self._sent: dict[str, str] = {}
         self._file = file
         self._stamp: tuple[int, int] | None = None
@@ -45,7 +58,23 @@ class Environment:
     def lookup(self, name: str) -> str | None:
         """The value of a name, or None where it is found nowhere."""
         self._read_file()
-        return self._sent.get(name) or self._in_file.get(name) or self._own.get(name) or None
+        found = self._sent.get(name) or self._said(name)
+        if not found and (path := self._said(f"{name}_FILE")):
+            found = _content(path)
+        if not found and (command := self._said(f"{name}_COMMAND")):
+            found = self._output(command)
+        return found or None
+
+    def _said(self, name: str) -> str | None:
+        return self._in_file.get(name) or self._own.get(name)
+
+    def _output(self, command: str) -> str | None:
+        until, value = self._printed.get(command, (0.0, None))
+        if self._monotonic() >= until:
+            value = _printed_by(command)
+            kept_s = TRIED_AGAIN_AFTER_S if value is None else KEPT_S
+            self._printed[command] = (self._monotonic() + kept_s, value)
+        return value
 
     def missing(self, wanted: list[str]) -> list[str]:
         """The wanted names without a value."""
@@ -66,6 +95,32 @@ class Environment:
             self._in_file = {}
             return
         self._in_file = _parse(self._file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _content(path: str) -> str | None:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8"
+        logger.warning("environment.value_file_unread", extra={"path": path, "why": why})
+        return None
+
+
+def _printed_by(command: str) -> str | None:
+    """The first line that a command prints; its words are no secret, what it prints is."""
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_WITHIN_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        why = type(error).__name__
+        logger.warning("environment.command_failed", extra={"command": command, "why": why})
+        return None
+    return done.stdout.decode("utf-8", "replace").strip().partition("\n")[0] or None
 
 
 def _parse(text: str) -> dict[str, str]:

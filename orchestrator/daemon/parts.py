@@ -86,7 +86,7 @@ class Parts:
     ) -> AsyncGenerator["Parts", None]:
         """Build everything; at the end take it down again, leaving the runs alone."""
         async with AsyncExitStack() as stack:
-            environment = Environment(os.environ, _env_file())
+            environment = Environment(os.environ, _env_file(), clock.monotonic)
             store = await Store.open(location.state_folder, clock, environment.lookup(STORE_URL))
             stack.push_async_callback(store.close)
             leasing = _leasing(store, clock, file, location)

@@ -1,0 +1,70 @@
+"""Where the values of secrets and addresses come from."""
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.daemon.environment import Environment
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """`$XDG_CONFIG_HOME/orch/env`, which only the user can read."""
+    path = tmp_path / "env"
+    path.touch(mode=0o600)
+    return path
+
+
+def test_a_value_of_its_own_comes_before_a_file_and_a_command(file: Path, tmp_path: Path) -> None:
+    """What a client sent, what the file says, then NAME_FILE, then NAME_COMMAND."""
+    held = tmp_path / "held"
+    held.write_text("from-a-file\n")
+    own = {"T_COMMAND": "echo from-a-command; echo more"}
+    environment = Environment(own, file, time.monotonic)
+    assert environment.lookup("T") == "from-a-command"
+    file.write_text(f"T_FILE={held}\n")
+    assert environment.lookup("T") == "from-a-file"
+    file.write_text(f"T_FILE={held}\nT='plain value'\n")
+    assert environment.lookup("T") == "plain value"
+    assert environment.accept({"T": "sent", "OTHER": "x"}, ["T"]) == ["T"]
+    assert environment.lookup("T") == "sent"
+    assert environment.missing(["T", "OTHER"]) == ["OTHER"]
+
+
+def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is noted without what the command printed; an empty output is none."""
+    own = {
+        "A_FILE": "/no/such/file",
+        "B_COMMAND": "printf %s%s half -of; exit 3",
+        "C_COMMAND": "true",
+    }
+    with caplog.at_level(logging.WARNING):
+        assert Environment(own, file, time.monotonic).missing(["A", "B", "C"]) == ["A", "B", "C"]
+    assert [record.message for record in caplog.records] == [
+        "environment.value_file_unread",
+        "environment.command_failed",
+    ]
+    assert not any("half-of" in str(vars(record)) for record in caplog.records)
+
+
+def test_a_command_is_not_asked_each_time(file: Path, tmp_path: Path) -> None:
+    """What it printed counts for ten minutes, that it failed for half a minute."""
+    now = [1000.0]
+    asked = tmp_path / "asked"
+    own = {"T_COMMAND": f"echo x >> {asked}; test -e {asked}.ok && echo value"}
+    environment = Environment(own, file, lambda: now[0])
+    assert environment.lookup("T") is None
+    (tmp_path / "asked.ok").touch()
+    assert environment.lookup("T") is None
+    now[0] += 31
+    assert environment.lookup("T") == "value"
+    now[0] += 500
+    assert environment.lookup("T") == "value"
+    assert asked.read_text() == "x\nx\n"
+    now[0] += 101
+    assert environment.lookup("T") == "value"
+    assert asked.read_text() == "x\nx\nx\n"
