@@ -4,6 +4,7 @@ Owns the comparison of two such fingerprints and its sentences. The taking is th
 (probe/environment.py).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ Fingerprint = Mapping[str, Any]
 
 _WITHIN_S = 120.0
 _SINGLE = ("python", "torch", "cuda", "driver", "kernel")
+_ENVIRONMENT = re.compile(r"/env/[0-9a-f]{8,}/")
 _SHRANK = 0.9
 """A cache with less than this part of its earlier size has been cleared, not tidied."""
 
@@ -89,13 +91,22 @@ def _singles(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
 
 
 def _packages(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
-    sides = [
-        {name: str(found["version"]) for name, found in (side.get("packages") or {}).items()}
-        for side in (before, after)
-    ]
+    first, second = (side.get("packages") or {} for side in (before, after))
     # An interpreter that could not be asked says nothing about its packages.
-    if all(sides):
-        yield from _texts("package", sides[0], sides[1])
+    if not first or not second:
+        return
+    for name in sorted({*first, *second}):
+        was, now = (side.get(name) or {} for side in (first, second))
+        if was.get("version") == now.get("version") and _place(was) != _place(now):
+            places = [f"{one['version']} of {_place(one)}" for one in (was, now)]
+            yield from _changed("package", name, *places)
+        else:
+            yield from _changed("package", name, was.get("version"), now.get("version"))
+
+
+def _place(package: Mapping[str, Any]) -> str:
+    """Where a package comes from; an environment that was made anew is the same place."""
+    return _ENVIRONMENT.sub("/env/", str(package.get("from") or ""))
 
 
 def _texts(part: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:

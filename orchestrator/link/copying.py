@@ -50,8 +50,6 @@ class Here:
             return await asyncio.to_thread(here.OPS[op], args, lambda _: None)
         except OpError as error:
             raise OrchError(error.message, remedy=error.remedy) from error
-        except OSError as error:
-            raise OrchError(f"{args.get('path')}: {error.strerror or error}.") from error
 
 
 @dataclass(slots=True)

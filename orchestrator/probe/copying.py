@@ -4,6 +4,8 @@ A file that is not whole is NAME with a mark around it, in the same folder, so t
 goes on where this one stopped; the name itself gets a verified file by one rename, or none.
 """
 
+import errno
+import functools
 import hashlib
 import os
 import stat
@@ -11,7 +13,7 @@ from typing import Any
 
 from .errors import Refused
 from .frames import MAX_FRAME_BYTES, Frame
-from .ops import Progress
+from .ops import Op, Progress
 
 READ_BYTES = 1 << 20
 PAGE = 5000
@@ -175,12 +177,33 @@ def _entry(top: str, path: str) -> dict[str, Any]:
     return entry
 
 
+_REMEDIES = {
+    errno.ENOSPC: "Free some space there; the same copy then goes on where it stopped.",
+    errno.EDQUOT: "Free some of the quota; the same copy then goes on where it stopped.",
+    errno.EACCES: "Let the user who copies read and write there.",
+}
+
+
+def _told(op: Op) -> Op:
+    """Turn what the system refuses into a sentence with its remedy."""
+
+    @functools.wraps(op)
+    def wrapped(args: Frame, progress: Progress) -> Frame:
+        try:
+            return op(args, progress)
+        except OSError as exc:
+            remedy = _REMEDIES.get(exc.errno or 0)
+            raise Refused(f"{args['path']}: {exc.strerror or exc}.", remedy=remedy) from exc
+
+    return wrapped
+
+
 OPS = {
-    "copy_look": copy_look,
-    "copy_tree": copy_tree,
-    "copy_digest": copy_digest,
-    "copy_read": copy_read,
-    "copy_write": copy_write,
-    "copy_commit": copy_commit,
-    "copy_make": copy_make,
+    "copy_look": _told(copy_look),
+    "copy_tree": _told(copy_tree),
+    "copy_digest": _told(copy_digest),
+    "copy_read": _told(copy_read),
+    "copy_write": _told(copy_write),
+    "copy_commit": _told(copy_commit),
+    "copy_make": _told(copy_make),
 }

@@ -69,6 +69,18 @@ def test_what_changed_is_said_in_words_caches_first() -> None:
     assert [change.part for change in changes if change.alarming] == ["cache"]
 
 
+def test_a_package_of_another_place_is_a_change() -> None:
+    """Of the same version it shadows the other one; an environment made anew is no change."""
+    before, after = packages(torch="2.11"), packages(torch="2.11")
+    before["torch"]["from"], after["torch"]["from"] = "/usr/lib/python3", "/root/.local/lib"
+    assert [str(one) for one in diff(made(packages=before), made(packages=after))] == [
+        "torch 2.11 of /usr/lib/python3 -> 2.11 of /root/.local/lib"
+    ]
+    for side, digest in ((before, "0123456789abcdef"), (after, "fedcba9876543210")):
+        side["torch"]["from"] = f"/srv/orch/dflash/env/{digest}/lib/python3.12/site-packages"
+    assert diff(made(packages=before), made(packages=after)) == ()
+
+
 def test_a_cache_that_grew_and_an_interpreter_that_was_silent_are_no_change() -> None:
     """Every run fills the cache; packages that could not be asked for have not gone."""
     before = made(caches={"/c": {"bytes": 100, "files": 1}}, packages=packages(torch="2.11"))

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,38 @@ async def test_a_part_is_gone_on_with_only_where_it_is_right(
     await copy(Here(), str(source), Here(), str(tmp_path / "to"), copied)
     assert (tmp_path / "to").read_bytes() == source.read_bytes()
     assert copied.sent_bytes == source.stat().st_size - kept
+
+
+async def test_what_the_system_refuses_is_a_sentence(source: Path, tmp_path: Path) -> None:
+    """It names the path, and has no number of an error in it."""
+    with pytest.raises(OrchError, match=r"source/below: Not a directory\.$"):
+        await copy(Here(), str(source), Here(), str(source / "below"), Copied())
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+async def test_a_disk_that_fills_is_said_and_the_copy_goes_on_later(
+    source: Path, tmp_path: Path
+) -> None:
+    """The sentence has the remedy; with room again only the rest is sent."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=4m", "orch-test", str(disk)]
+    made = subprocess.run(mounting, check=False, capture_output=True, text=True)
+    if made.returncode != 0:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must be able to mount a tmpfs: {made.stderr}")
+        pytest.skip(f"no tmpfs can be mounted here: {made.stderr}")
+    try:
+        with pytest.raises(OrchError, match=r"No space left on device\. Free some space"):
+            await copy(Here(), str(source), Here(), str(disk / "to"), Copied())
+        subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
+        copied = Copied()
+        await copy(Here(), str(source), Here(), str(disk / "to"), copied)
+        assert (disk / "to").read_bytes() == source.read_bytes()
+        assert copied.sent_bytes < source.stat().st_size
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 async def test_a_right_part_saves_its_bytes(source: Path, tmp_path: Path) -> None:
