@@ -17,7 +17,7 @@ RACE = """--layout threads-naive runs small drafters on noise as threads of one 
 the crashing pipeline did. Expect with torch 2.11, cold caches and two GPUs, of ten launches:
 none 7 crash (5 with --race-attention direct), warmup 7, and all ten once a later step has a new
 shape, lock 4, rwlock none, thread-local-flag none (a segmentation fault stays possible: 1 of 10
-on CPU). The default layout, one process for each drafter: none of eight, and 1.4 times faster
+on CPU). The default layout, one process for each drafter: none of 40, and 1.4 times faster
 than threads that do not crash."""
 
 

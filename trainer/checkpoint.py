@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -177,9 +177,31 @@ def _json(values: dict[str, Any]) -> bytes:
     return json.dumps(values, indent=1).encode() + b"\n"
 
 
+class _Watched:
+    """A file that keeps the error of a write: torch.save says only that a position was wrong."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, content: bytes) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
 def _write(path: Path, fill: Callable[[Any], object]) -> None:
     with path.open("wb") as file:
-        fill(file)
+        watched = _Watched(file)
+        try:
+            fill(watched)
+        except RuntimeError as error:
+            raise watched.error or error from error
         file.flush()
         os.fsync(file.fileno())
 

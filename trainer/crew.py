@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainer.config import Config, ConfigError, LayoutConfig
 
@@ -177,19 +177,6 @@ class Crew:
             self._met(lambda: dist.all_reduce(total, group=self._groups[0]))
         out: list[float] = total.tolist()
         return out
-
-    def hook(self, parameters: Sequence[nn.Parameter], ready: Callable[[], bool]) -> None:
-        """Sum each gradient over the drafters as soon as it is whole, which `ready` says."""
-        if self.drafters == 1:
-            return
-
-        def whole(parameter: Tensor) -> None:
-            if ready():
-                assert parameter.grad is not None
-                self.begin_sum(parameter.grad)
-
-        for parameter in parameters:
-            parameter.register_post_accumulate_grad_hook(whole)
 
     def begin_sum(self, x: Tensor) -> None:
         """Sum `x` over the drafters in place; done once `finish_sums` returns."""

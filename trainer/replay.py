@@ -3,8 +3,7 @@
 A graph is recorded for each form that parts come in (how many chunks of supervised slots; the
 first part of a step or a later one, which adds to its gradients), at the second part of that
 form; after that its tables and features are copied to where the graph reads them, and it is
-launched whole. It owns the graphs and what they read and write. One drafter alone uses it:
-with several, gradients are summed while the backward runs.
+launched whole. It owns the graphs and what they read and write. One drafter alone uses it.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Checkpoints: whole or absent, the newest valid one found, the older ones pruned."""
 
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,23 @@ def test_a_failed_save_leaves_the_earlier_ones(tmp_path: Path) -> None:
     (tmp_path / "step-00000002").write_text("a file where the folder should go")
     with pytest.raises(CheckpointError, match="earlier ones are intact"):
         checkpoint.save(tmp_path, 2, {"w": torch.zeros(2)}, {}, keep=1)
+    assert checkpoint.newest_valid(tmp_path, pytest.fail) == good
+    assert not list(tmp_path.glob(".step*"))
+
+
+def test_a_full_disk_is_said_and_leaves_the_earlier_ones(tmp_path: Path) -> None:
+    """What torch.save makes of it is not what the user reads, and the last good one stays."""
+    good = checkpoint.save(tmp_path, 1, {"w": torch.zeros(2)}, {}, keep=9)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # A limit on a file's size fails a write as a full disk does, with another number.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        with pytest.raises(CheckpointError, match=r"step-00000002: not saved: .*File too large"):
+            checkpoint.save(tmp_path, 2, {"w": torch.rand(500_000)}, {}, keep=9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
     assert checkpoint.newest_valid(tmp_path, pytest.fail) == good
     assert not list(tmp_path.glob(".step*"))
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._dynamo import config as dynamo
 from torch.nn.attention import flex_attention as flex
 from torch.utils.checkpoint import checkpoint
 
@@ -32,6 +33,10 @@ MINI = Shape(
 )  # fmt: skip
 LAYERS, FEATURES, BLOCK, NUM_BLOCKS = 3, 3, 16, 32
 CONTEXTS = (384, 512, 640)
+GRAPHS = 64
+"""Graphs allowed of one function, of which torch allows eight: two devices, two gradient modes and
+four contexts are sixteen. Past the limit attention runs uncompiled and traces at every call, where
+no lock around first calls could help."""
 LATE_CONTEXT = 768
 """Met only after two thirds of the steps: the recompile that kills a steady neighbour."""
 
@@ -71,6 +76,8 @@ def run(plan: Plan) -> list[str]:
         thread.start()
     for thread in threads:
         thread.join()
+    if plan.compiled and "flex_attention_performance" in flex._WARNINGS_SHOWN:
+        deaths.append("flex attention ran uncompiled (dense), though nothing said so")
     if flag.flag_stuck():
         deaths.append("the flag is left set: every later compiled call in this process fails")
     return deaths
@@ -103,6 +110,7 @@ class _Worker:
 
     def run(self) -> None:
         """All steps, the late context among the last third."""
+        dynamo.recompile_limit = GRAPHS  # torch 2.13 keeps it for each thread
         if self.plan.cuda:
             torch.cuda.set_device(self.device)
         for number in range(self.plan.steps):
@@ -170,6 +178,7 @@ def _block_mask(anchors: Tensor, length: int, device: torch.device) -> Any:
 def _attention(plan: Plan) -> Callable[..., Any]:
     if not plan.compiled:
         return flex.flex_attention
+    dynamo.recompile_limit = GRAPHS
     backend = "inductor" if plan.cuda else "aot_eager"
     return torch.compile(flex.flex_attention, dynamic=False, backend=backend)
 
