@@ -86,6 +86,9 @@ def index_ranges(indexes: list[int]) -> str:
 def _holder(one: object) -> str:
     if not isinstance(one, dict):
         return str(one)
+    if one.get("gpu") is not None and one.get("pid") is None:
+        held = output.size(one.get("memory_bytes"))
+        return f"a process not seen from there ({held} of GPU {one['gpu']})"
     words = [f"{key} {one[key]}" for key in ("gpu", "pid") if one.get(key) is not None]
     words += [str(one[key]) for key in ("run", "container", "command") if one.get(key)]
     return " ".join(words)

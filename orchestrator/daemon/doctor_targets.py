@@ -12,6 +12,7 @@ from orchestrator.launch.session import path_first
 from orchestrator.link.link import Link
 from orchestrator.link.shell_ops import LOST, REMEDY
 from orchestrator.link.shell_probe import SHELL
+from orchestrator.probe.gpus import remedy
 from orchestrator.transport.openssh import resolve
 
 LOOK_WITHIN_S = 60.0
@@ -158,8 +159,7 @@ async def _gpus(target: Target, link: Link) -> list[Check]:
                 name=name,
                 ok=False,
                 text=str(error),
-                remedy="Look at nvidia-smi there; a driver and a library of two versions need a "
-                "reboot, or the container the host's own version of the library.",
+                remedy=remedy(str(error)),
                 critical=False,
             )
         ]

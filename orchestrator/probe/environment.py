@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 
-from . import gpus, nvml
+from . import gpus
 from .clean_env import run_environment
 from .frames import Frame
 from .ops import Progress
@@ -59,7 +59,7 @@ def environment(args: Frame, _progress: Progress) -> Frame:
         "driver": _driver(),
         "kernel": os.uname().release,
         "gpus": [item.get("name") for item in seen],
-        "architectures": _architectures(),
+        "architectures": _architectures(seen),
         "variables": _variables(env),
         "caches": {path: size_of(path) for path in dict.fromkeys(cache_folders(env).values())},
         "error": error,
@@ -130,15 +130,9 @@ def size_of(path: str) -> Frame | None:
     return {"bytes": size, "files": count, "newest_at": newest}
 
 
-def _architectures() -> list[str]:
+def _architectures(seen: list[Frame]) -> list[str]:
     """`sm_90` and the like of the GPUs seen here; empty where the driver does not tell."""
-    try:
-        driver = nvml.load()
-        handles = map(driver.py.nvmlDeviceGetHandleByIndex, range(driver.py.nvmlDeviceGetCount()))
-        found = [driver.py.nvmlDeviceGetCudaComputeCapability(handle) for handle in handles]
-    except Exception:  # noqa: BLE001  pynvml's errors, or no driver at all
-        return []
-    return sorted({f"sm_{major}{minor}" for major, minor in found})
+    return sorted({one["extra"]["architecture"] for one in seen if "architecture" in one["extra"]})
 
 
 OPS = {"environment": environment}

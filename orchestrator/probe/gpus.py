@@ -3,6 +3,7 @@
 Owns the choice between the two, and when a GPU counts as free.
 """
 
+import os
 import threading
 import time
 from typing import NamedTuple
@@ -13,7 +14,9 @@ from .holders import forget_others
 from .ops import Progress
 
 ANSWER_WITHIN_S = 10.0
-"""A driver in trouble blocks a call for ever; the next one must not wait with it."""
+"""A driver in trouble blocks a call for ever; nobody must wait with it."""
+FIRST_NAMESPACE = "pid:[4026531836]"
+"""The kernel's own number for the namespace that it starts with."""
 FREE_WITHIN_S = 15.0
 FOREIGN_AFTER_S = 3.0
 FREE_LOOK_S = 0.2
@@ -29,23 +32,58 @@ _asked_at = 0.0
 def sample_gpus(args: Frame, _progress: Progress) -> Frame:
     """`source`, `samples` and `error`; source None and no sample where there is no driver.
 
-    With `host` the PIDs that the driver gives are those of this place.
+    With `host` the PIDs that the driver gives are those of this place. Answers within some
+    seconds, whatever the driver does.
     """
     global _asked_at  # of whoever holds the lock
     if not _lock.acquire(timeout=ANSWER_WITHIN_S):
-        waited_s = time.monotonic() - _asked_at
-        text = (
-            f"The NVIDIA driver has not answered a question for {waited_s:.0f} s; a GPU that fell"
-            " off its bus does so."
-        )
-        return {"source": "nvml", "samples": [], "error": text}
+        return _unanswered()
+    _asked_at = time.monotonic()
+    answers: list[Frame] = []
+
+    def ask() -> None:
+        try:
+            frame = _sample_all(bool(args.get("host")) or in_first_namespace())
+            forget_others({one["pid"] for gpu in frame["samples"] for one in gpu["processes"]})
+        except Exception as exc:  # noqa: BLE001  in a thread of its own it would be lost
+            frame = {"source": None, "samples": [], "error": str(exc)}
+        finally:
+            _lock.release()
+        answers.append(frame)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(ANSWER_WITHIN_S)
+    return answers[0] if answers else _unanswered()
+
+
+def _unanswered() -> Frame:
+    waited_s = time.monotonic() - _asked_at
+    text = f"The NVIDIA driver has not answered a question for {waited_s:.0f} s."
+    return {"source": "nvml", "samples": [], "error": text}
+
+
+def in_first_namespace() -> bool:
+    """Whether our PIDs are the machine's own, as the driver's are."""
     try:
-        _asked_at = time.monotonic()
-        frame = _sample_all(bool(args.get("host")))
-        forget_others({one["pid"] for gpu in frame["samples"] for one in gpu["processes"]})
-        return frame
-    finally:
-        _lock.release()
+        return os.readlink("/proc/self/ns/pid") == FIRST_NAMESPACE
+    except OSError:
+        return False
+
+
+def remedy(error: str) -> str:
+    """What to do about a complaint of the driver."""
+    if "mismatch" in error:
+        return (
+            "Driver and library are of two versions: reboot the host, or give the container the"
+            " host's own version of the library."
+        )
+    if "lost" in error or "not answered" in error:
+        return (
+            "A GPU fell off its bus or the driver hangs: the host's kernel log says why. Reboot the"
+            " host; a reset (nvidia-smi --gpu-reset) needs everything on the GPU to be ended."
+        )
+    return "Look at nvidia-smi there."
 
 
 def _sample_all(on_host: bool) -> Frame:

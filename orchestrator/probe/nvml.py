@@ -178,6 +178,7 @@ def _extras(nvml: Nvml, handle: Any, index: int) -> dict[str, Callable[[], Any]]
         "nvlink_errors": lambda: _nvlink_errors(nvml, handle, index),
         "pcie_replays": lambda: py.nvmlDeviceGetPcieReplayCounter(handle),
         "pci": lambda: _text(py.nvmlDeviceGetPciInfo(handle).busId),
+        "architecture": lambda: "sm_{}{}".format(*py.nvmlDeviceGetCudaComputeCapability(handle)),
         "mig": lambda: bool(py.nvmlDeviceGetMigMode(handle)[0]),
     }
 

@@ -142,7 +142,7 @@ def _still_alive(found: list[leftovers.Leftover]) -> Frame:
 def _gpus(wanted: Frame) -> Checks:
     frame = gpus.sample_gpus({}, lambda _news: None)
     if frame["error"]:
-        remedy = "Look at nvidia-smi there; a driver and a library of two versions need a reboot."
+        remedy = gpus.remedy(frame["error"])
         return [check("gpus", False, frame["error"], remedy, critical=wanted["idle"])]
     if not frame["samples"]:
         text = "no GPU is seen here"

@@ -153,3 +153,19 @@ def test_a_rank_that_comes_late_is_told_while_the_run_goes_on(
     assert incident["finding"]["text"].startswith("GPU 1 is busy 34 % of the time")
     assert orch.json("show", run)["state"] == "running"
     orch("stop", run)
+
+
+def test_a_driver_that_hangs_holds_up_no_stop(lab: Lab, make_orch: MakeOrch) -> None:
+    """The run is ended; of its GPUs nothing is claimed, and `top` says why there is nothing."""
+    lab.gpus.set_idle(1)
+    lab.drive()
+    orch = make_orch(lab_job(lab, "python3 -m played steps --count 0"))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: target(orch)["gpus"])
+    lab.gpus.hang()
+    said = orch("stop", run, timeout_s=100).stdout
+    assert "stopped, 1 process ended" in said
+    assert "free" not in said
+    orch.until(lambda: "has not answered" in (target(orch)["error"] or ""))
+    lab.gpus.write()
+    orch.until(lambda: target(orch)["error"] is None)

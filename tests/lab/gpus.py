@@ -61,6 +61,7 @@ class Gpus:
                 "uuid": f"GPU-1ab00000-0000-4000-8000-{index:012x}",
                 "name": MODEL,
                 "driver_version": "580.00",
+                "compute_cap": "9.0",
                 "memory.reserved": "615",
                 "memory.total": str(MEMORY_TOTAL_MIB),
                 "memory.used": "0",

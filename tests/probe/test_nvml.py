@@ -19,15 +19,11 @@ MIB = 1024 * 1024
 RESERVE = 615 * MIB
 CAPTURES = Path(__file__).parent.parent / "captures" / "nvml"
 LOOP = """
-import json, sys, threading
+import json, sys
 from orchestrator.probe import gpus
 gpus.ANSWER_WITHIN_S = 0.5
 for line in sys.stdin:
-    args = json.loads(line)
-    if args.pop("aside"):
-        threading.Thread(target=gpus.sample_gpus, args=(args, None), daemon=True).start()
-    else:
-        print(json.dumps(gpus.sample_gpus(args, None)), flush=True)
+    print(json.dumps(gpus.sample_gpus(json.loads(line), None)), flush=True)
 """
 
 
@@ -45,15 +41,11 @@ class Sampler:
             env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def ask(self, *, aside: bool = False) -> None:
-        """Sample; `aside` in a thread whose outcome nobody awaits."""
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(json.dumps({"host": True, "aside": aside}) + "\n")
-        self.popen.stdin.flush()
-
     def sample(self) -> dict[str, Any]:
         """One round."""
-        self.ask()
+        assert self.popen.stdin is not None
+        self.popen.stdin.write('{"host": true}\n')
+        self.popen.stdin.flush()
         assert self.popen.stdout is not None
         frame: dict[str, Any] = json.loads(self.popen.stdout.readline())
         return frame
@@ -113,6 +105,7 @@ def test_everything_of_a_gpu_is_told(gpus: Gpus, sampler: MakeSampler):
     assert (extra["ecc_uncorrected"], extra["remapped_rows"]) == (2, [0, 1, 0, 0])
     assert (extra["nvlink_errors"], extra["pcie_replays"]) == ({"crc_flit": 0, "replay": 7}, 3)
     assert (extra["throttle_reasons"], extra["pci"]) == (8, "00000000:01:00.0")
+    assert extra["architecture"] == "sm_90"
     assert "retired_pages" not in extra
     assert "reserve_unknown" not in extra
 
@@ -203,16 +196,15 @@ def test_a_driver_that_was_updated_under_a_program_is_said(gpus: Gpus, sampler: 
     assert [one["index"] for one in watching.sample()["samples"]] == [0, 1]
 
 
-def test_a_driver_that_does_not_answer_blocks_nobody_else(gpus: Gpus, sampler: MakeSampler):
-    """The first question waits with the driver; whoever asks meanwhile is told so."""
+def test_a_driver_that_does_not_answer_blocks_nobody(gpus: Gpus, sampler: MakeSampler):
+    """Neither who asks first nor who asks next; once it answers again, so do we."""
     watching = sampler()
     assert watching.sample()["error"] is None
     gpus.hang()
-    watching.ask(aside=True)
-    frame = watching.sample()
-    while frame["samples"]:  # the thread had not begun yet
+    for _ in range(2):
         frame = watching.sample()
-    assert "has not answered a question for" in frame["error"]
+        assert frame["samples"] == []
+        assert "has not answered a question for" in frame["error"]
     gpus.write()
     while not watching.sample()["samples"]:
         pass

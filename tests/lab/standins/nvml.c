@@ -240,6 +240,15 @@ EXPORT int nvmlDeviceGetName(device_t device, char *name, unsigned int size)
     return ask_text(device, "name", name, size);
 }
 
+EXPORT int nvmlDeviceGetCudaComputeCapability(device_t device, int *major, int *minor)
+{
+    char text[32];
+    int state = ask_text(device, "compute_cap", text, sizeof text);
+    if (state == SUCCESS && sscanf(text, "%d.%d", major, minor) != 2)
+        return UNKNOWN;
+    return state;
+}
+
 typedef struct {
     char legacy[16];
     unsigned int domain, bus, device, id, subsystem;
