@@ -1,5 +1,6 @@
 """A job's secret is where the job can read it, and nowhere else: files, processes, tmux, API."""
 
+import json
 import os
 import socket
 import sys
@@ -74,6 +75,43 @@ def overheard(daemon: str, path: str) -> bytes:
         while chunk := line.recv(65536):
             said += chunk
     return bytes(said)
+
+
+def test_on_the_wire_a_secret_is_in_the_launch_alone(
+    make_orch: MakeOrch, short_folder: Path, tmux: TmuxCall
+) -> None:
+    """All that the daemon and its probes say to each other is overheard, from deploy to stop."""
+    package, wire = short_folder / "quiet", short_folder / "wire"
+    for folder in (package, wire):
+        folder.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(QUIET)
+    overhearing = wire / "python"
+    overhearing.write_text(
+        f'#!/bin/sh\ntee -a {wire}/in.$$ | {sys.executable} "$@" | tee -a {wire}/out.$$\n'
+    )
+    overhearing.chmod(0o755)
+    there = short_folder / "there"
+    inventory = JOB.format(
+        python=overhearing,
+        package=package,
+        workdir=short_folder / "w",
+        there=there,
+        alerts=ALERTS,
+    )
+    orch = make_orch(inventory)
+    orch.env["HF_TOKEN"] = SECRET
+    orch("run", "--detach")
+    orch.until(lambda: there.exists() and there.read_text())
+    orch("stop", "dflash-1", "--grace", "1")
+
+    said = b"".join(path.read_bytes() for path in wire.glob("in.*"))
+    assert b'"op":"release_commit"' in said
+    telling = [line for line in said.split(b"\n") if SECRET.encode() in line]
+    assert [json.loads(line)["op"] for line in telling] == ["launch"]
+    answers = b"".join(path.read_bytes() for path in wire.glob("out.*"))
+    assert b'"kind":"hello"' in answers
+    assert SECRET.encode() not in answers
 
 
 def test_a_secret_that_is_printed_is_covered(
