@@ -92,6 +92,10 @@ _GOING_ON = re.compile(
 )
 
 
+MIN_NAME_CHARS = 4
+"""Of an unusual exception that stands alone; shorter ones are what a pane cut off a line."""
+
+
 def frame_of(text: str) -> Frame | None:
     """The frame that a line of a Python or faulthandler stack names."""
     if 'File "' not in text:
@@ -117,7 +121,7 @@ def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
         return None
     if not (_STRONG.search(last) or last[:1].isupper() or "." in name):
         return None
-    if found["bare"] and not _STRONG.search(last):
+    if (found["bare"] or len(text.strip()) < MIN_NAME_CHARS) and not _STRONG.search(last):
         return None
     return ExceptionText(type=name, message=(found["message"] or found["bare"] or "").strip())
 

@@ -48,7 +48,9 @@ BOX = (
     "\u2502 \u2771 40     step(batch)                         \u2502\n"
     "\u2502 /srv/app/train.py:88 in step                \u2502\n"
     "\u2502 \u2771 88     out = net(batch)                    \u2502\n"
-    "\u2570\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u2500\u256f\nKeyError: 'ids'\n"
+    + "\u2570"
+    + "\u2500" * 15
+    + "\u256f\nKeyError: 'ids'\n"
 )
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 TABLE = (
