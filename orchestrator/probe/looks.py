@@ -18,8 +18,10 @@ Checks = list[Frame]
 
 OPEN_FILES = 4096
 PROCESSES = 4096
+SHARED_MEMORY_BYTES = 1024**3
 LOCKED_BYTES = 64 * 1024 * 1024
 DATA_WITHIN_S = 10.0
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's place for it, not a file of ours
 _INFINIBAND = "/dev/infiniband"
 _MODULE = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -42,6 +44,15 @@ def check(name: str, ok: bool, text: str, remedy: str = "", *, critical: bool = 
         "remedy": None if ok else remedy or None,
         "critical": critical,
     }
+
+
+def size(count: float) -> str:
+    """Bytes in powers of 1024."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
 
 
 # --- ports
@@ -173,6 +184,23 @@ def limits(_wanted: Frame) -> Checks:
     return [check("limits", not low, text, remedy, critical=False)]
 
 
+def shared_memory(_wanted: Frame) -> Checks:
+    """What workers that share tensors have for it."""
+    try:
+        space = os.statvfs(_SHARED_MEMORY)
+    except OSError:
+        held = 0
+    else:
+        held = space.f_blocks * space.f_frsize
+    return [
+        check(
+            "shm", held >= SHARED_MEMORY_BYTES, f"{_SHARED_MEMORY} has {size(held)}",
+            "Workers that share tensors need more: mount a tmpfs of 1 GiB or more there.",
+            critical=False,
+        )
+    ]  # fmt: skip
+
+
 def _most(kind: int) -> float:
     hard = resource.getrlimit(kind)[1]
     return float("inf") if hard == resource.RLIM_INFINITY else hard
@@ -234,4 +262,10 @@ def _module_version() -> str | None:
     return None
 
 
-LOOKS: dict[str, Any] = {"ports": ports, "data": data, "limits": limits, "driver": driver}
+LOOKS: dict[str, Any] = {
+    "shm": shared_memory,
+    "ports": ports,
+    "data": data,
+    "limits": limits,
+    "driver": driver,
+}

@@ -17,15 +17,13 @@ from . import gpus, leftovers, logind
 from .clean_env import run_environment
 from .environment import cache_folders
 from .frames import Frame
-from .looks import LOOKS, check
+from .looks import LOOKS, check, size
 from .ops import Progress
 from .tmux import Tmux
 
 Checks = list[Frame]
 
-SHARED_MEMORY_BYTES = 1024**3
 SKEW_S = 60.0
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's place for it, not a file of ours
 _PYTHON_WITHIN_S = 30.0
 _VERSIONS = """
 import importlib.metadata, json, sys
@@ -181,8 +179,8 @@ def _disk(wanted: Frame) -> Checks:
     checks = [
         check(
             "disk", free >= least,
-            f"{_size(free)} are free for {wanted['path']}"
-            + (f"; {_size(least)} are asked for" if free < least else ""),
+            f"{size(free)} are free for {wanted['path']}"
+            + (f"; {size(least)} are asked for" if free < least else ""),
             "Free some: `orch prune` removes old releases.",
         )
     ]  # fmt: skip
@@ -190,14 +188,6 @@ def _disk(wanted: Frame) -> Checks:
         text = f"{space.f_favail} inodes are free for {wanted['path']}"
         checks.append(check("inodes", False, text, "Remove small files there."))
     return checks
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 def _workdir(wanted: Frame) -> Checks:
@@ -210,22 +200,6 @@ def _workdir(wanted: Frame) -> Checks:
     except OSError as exc:
         return [check("workdir", False, f"{path} cannot be written: {exc.strerror}", remedy)]
     return [check("workdir", True, f"{path} can be written")]
-
-
-def _shared_memory(_wanted: Frame) -> Checks:
-    try:
-        space = os.statvfs(_SHARED_MEMORY)
-    except OSError:
-        size = 0
-    else:
-        size = space.f_blocks * space.f_frsize
-    return [
-        check(
-            "shm", size >= SHARED_MEMORY_BYTES, f"{_SHARED_MEMORY} has {_size(size)}",
-            "Workers that share tensors need more: mount a tmpfs of 1 GiB or more there.",
-            critical=False,
-        )
-    ]  # fmt: skip
 
 
 def _clock(wanted: Frame) -> Checks:
@@ -293,7 +267,6 @@ _LOOKS: dict[str, Callable[[Frame], Checks]] = {
     "session": _session,
     "workdir": _workdir,
     "disk": _disk,
-    "shm": _shared_memory,
     "clock": _clock,
     "caches": _caches,
     **LOOKS,
