@@ -29,8 +29,10 @@ _LAST_WORDS = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^(?:(?:Cannot|Can't|Could ?n[o']t|Could not|Unable to|Failed to|Missing|Invalid|Unknown|Unsupported"
-    r"|Unrecognized|Refusing to|Not enough|Expected)\b|No such\b"
+    r"^(?!.*[:=] ?(?:\d[\d.]*%?|\[\]|\{\}|none|no)$)"
+    r"(?:(?:Cannot|Can't|Could ?n[o']t|Could not|Unable to|Failed to|Refusing to|Not enough)\b|No such\b"
+    r"|(?:Missing|Invalid|Unknown|Unsupported|Unrecognized) (?:\w+ )?(?:value|argument|option|key|field|config\w*"
+    r"|file|model|data\w*|device|dtype|backend|command|column|variable|parameter)\b"
     r"|No [\w /.,'-]{1,60}\b(?:found|given|available|left|specified|provided)\b"
     r"|\S{1,80}\.(?:ya?ml|json|toml|cfg|ini|py):\d+: \S)",
     re.IGNORECASE,

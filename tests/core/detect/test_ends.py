@@ -26,6 +26,7 @@ def judged(text: str) -> Verdict:
         "cannot resume: step 400 is newer than the configuration",
         "configs/base.yaml:7: unknown key learing_rate",
         "Failed to read the tokenizer",
+        "Missing required argument --data",
     ],
 )
 def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
@@ -46,6 +47,10 @@ def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
         "WARNING: Failed to import flash_attn\n",
         "Unable to use flash attention, falling back to eager\n",
         "No improvement for 10 epochs\n",
+        "Missing keys: []\n",
+        "Invalid samples: 0\n",
+        "Failed to decode: 0.0%\n",
+        "Expected calibration error 0.031\n",
     ],
 )
 def test_sentence_that_only_sounds_so_is_none(words: str) -> None:
