@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.core.errors import Check, OrchError, UsageError
 from orchestrator.core.model import Job, Release, Run, Target
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import find_job, on_target, only_one
 from orchestrator.deploy import environment, kernels
 from orchestrator.deploy.kernels import Making
+from orchestrator.store.environments import Moment
 
 Message = dict[str, Any]
+_MOST_RUNS = 20
 _FIRST_LINES_BYTES = 256 * 1024
 _COLD = "cold_runs."
 _MOST_COLD = 5
@@ -80,6 +82,40 @@ async def cold_start_s(parts: Parts, job: Job) -> float | None:
         stepped_at = await asyncio.to_thread(_first_step_at, parts, name)
         if started_at is not None and stepped_at is not None and stepped_at > started_at:
             return stepped_at - started_at
+    return None
+
+
+async def shrunk(parts: Parts, job: Job) -> tuple[Check, ...]:
+    """A warning for each cache on the job's target with less in it than its last run left there."""
+    last = await _left_behind(parts, job)
+    if last is None:
+        return ()
+    run, before = last
+    try:
+        held, _ = await kernels.held(parts.fleet.link(job.target), job)
+    except OrchError:
+        return ()  # preflight says what is wrong there; a plain shell cannot be asked
+    now = {one["path"]: one for one in held}
+    known = {path: size for path, size in before.items() if path in now and size}
+    return tuple(
+        Check(
+            name="cache",
+            ok=False,
+            critical=False,
+            text=f"{change} since {run.id} ended: what is gone is compiled anew",
+            remedy=f"`orch cache ls {job.name}` shows what is kept.",
+        )
+        for change in environment.diff({"caches": known}, {"caches": now})
+    )
+
+
+async def _left_behind(parts: Parts, job: Job) -> tuple[Run, Mapping[str, Any]] | None:
+    """The job's last run on the target whose end was looked at, and its caches then."""
+    for run in await parts.store.runs.list(job=job.name, limit=_MOST_RUNS):
+        if run.target == job.target.name:
+            for look in await parts.store.environments.of(run.id):
+                if look.moment is Moment.END and look.fingerprint.get("caches"):
+                    return run, look.fingerprint["caches"]
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.daemon import nodes, shipping
-from orchestrator.daemon.caching import cold_start_s, note_cold
+from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.launch.preflight import LastGood, preflight, require
@@ -123,6 +123,8 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
             live=live,
             cold_start_s=cold_s,
         )
+        if not request.cold_cache:
+            found += await shrunk(parts, node.job)
         place = f"{node.job.target.name}: " if several else ""
         return [replace(check, text=f"{place}{check.text}") for check in found]
 

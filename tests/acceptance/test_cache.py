@@ -51,7 +51,9 @@ def test_a_cache_is_kept_emptied_and_brought_back(story: Story, short_folder: Pa
     brought = orch("cache", "restore", "dflash").stdout
     assert "7 B in 1 file brought back" in brought
     orch("cache", "clear", "dflash")
-    assert "the first steps compile; last time it took " in orch("run").stdout
+    shown = orch("run").stdout
+    assert "the first steps compile; last time it took " in shown
+    assert "inductor 7 B -> 0 B since dflash-1 ended" in shown
     assert "1 were there" in orch("cache", "restore", "dflash", name).stdout
 
 
