@@ -162,7 +162,7 @@ class ProbeChannel:
             while (line := await self._lines.next()) is not None:
                 frame = decode(line)
                 if (size := raw_size(frame)) is not None:
-                    frame["value"] = {**frame["value"], "data": await self._behind(size)}
+                    await self._add_behind(frame, size)
                 self.seen_at = self._clock.now()
                 self._take(frame)
         except BadFrame as exc:
@@ -174,9 +174,12 @@ class ProbeChannel:
         tail = self._channel.stderr_tail().strip()
         raise self._lost(f"ended{': ' + tail if tail else ''}")
 
-    async def _behind(self, size: int) -> bytes:
-        content = await self._lines.behind(size)
-        if len(content) < size:
+    async def _add_behind(self, frame: Frame, size: int) -> None:
+        value = frame.get("value")
+        if not isinstance(value, dict):
+            raise BadFrame("bytes follow a frame without a value")
+        value["data"] = await self._lines.behind(size)
+        if len(value["data"]) < size:
             raise self._lost("ended in the middle of an answer")
         return content
 

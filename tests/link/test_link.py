@@ -11,7 +11,7 @@ from orchestrator.core.errors import Unreachable
 from orchestrator.core.model import LinkState
 from orchestrator.link.link import Link
 from orchestrator.link.probe_channel import CallFailed
-from orchestrator.probe.frames import Frame
+from orchestrator.probe.frames import Frame, encode
 from tests.link.fakes import HELLO, FakeProbe, FakeTarget, settle, until
 
 CONNECTED, DEGRADED, UNREACHABLE = LinkState
@@ -258,6 +258,10 @@ HOSTILE = [
     b'{"kind":7}\n',
     b"[" * 200_000 + b"\n",
     b'{"kind":"result","id":1,"error":"no object"}\n',
+    b'{"kind":"result","id":1,"value":7,"raw":3}\nabc',
+    b'{"kind":"pong","n":1,"raw":0}\n',
+    b'{"kind":"result","id":1,"value":{},"raw":-1}\n',
+    b'{"kind":"result","id":1,"value":{},"raw":99999999}\n',
     b'{"kind":"bytes","watch":"w","stream":"log","offset":1,"data":""}\n',
     b'{"kind":"bytes","watch":"w","stream":"log","offset":-1,"data":""}\n',
     b'{"kind":"bytes","watch":"w","stream":"log","offset":true,"data":""}\n',
@@ -285,6 +289,22 @@ async def test_hostile_frame_drops_the_link(there: FakeTarget, link: Link, line:
     assert "sent what is no frame" in str(link.problem)
     link.poke()
     await until(lambda: link.state is CONNECTED)
+
+
+async def test_bytes_behind_an_answer_are_its_data(there: FakeTarget, link: Link) -> None:
+    """However they are cut, newlines and all; the next frame begins behind them."""
+    content = b"one\n{two}\n" * 1000
+
+    def answer(probe: FakeProbe, call: Frame) -> None:
+        raw = encode({"kind": "result", "id": call["id"], "value": {"data": content, "more": 1}})
+        for at in range(0, len(raw), 777):
+            probe.streams.write(raw[at : at + 777])
+
+    there.answers["copy_read"] = answer
+    await link.start()
+    for _ in range(2):
+        assert await link.call("copy_read") == {"data": content, "more": 1}
+    assert await link.call("gpus") == {}
 
 
 @pytest.mark.parametrize(
