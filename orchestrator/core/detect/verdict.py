@@ -13,6 +13,7 @@ from orchestrator.core.detect.afterwards import Life, Sign
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.exit_codes import by_exit_code
 from orchestrator.core.detect.fingerprint import fingerprint
+from orchestrator.core.detect.last_words import gave_up, is_error
 from orchestrator.core.detect.race import Scene
 from orchestrator.core.detect.ranking import Ranking
 from orchestrator.core.detect.report import Report
@@ -23,24 +24,8 @@ from orchestrator.core.findings import Certainty, Finding, Role, Verdict
 from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 
-_LAST_WORDS = re.compile(
-    r"^(?:\S{1,60}: )?(?:fatal |usage )?error: \S"
-    r"|^(?:\S{1,60} )?(?:exit(?:ed with)?(?: code| status)|rc|return ?code)\s?[:=]?\s?[1-9]\d{0,2}\W*$",
-    re.IGNORECASE,
-)
-_REFUSAL = re.compile(
-    r"^(?!.*[:=] ?(?:\d[\d.]*%?|\[\]|\{\}|none|no)$)"
-    r"(?:(?:Cannot|Can't|Could ?n[o']t|Could not|Unable to|Failed to|Refusing to|Not enough)\b|No such\b"
-    r"|(?:Missing|Invalid|Unknown|Unsupported|Unrecognized) (?:\w+ )?(?:value|argument|option|key|field|config\w*"
-    r"|file|model|data\w*|device|dtype|backend|command|column|variable|parameter)\b"
-    r"|No [\w /.,'-]{1,60}\b(?:found|given|available|left|specified|provided)\b"
-    r"|\S{1,80}\.(?:ya?ml|json|toml|cfg|ini|py):\d+: \S)",
-    re.IGNORECASE,
-)
-"""A sentence with which a program gives up, where nothing follows it."""
 _FALLEN = re.compile(r"failed \(exitcode: -?\d+\) local_rank: \d+")
 """Torch's launcher, once it has ended the other workers too; it says nothing when it starts new ones."""
-LOUD_LEVELS = ("E", "C")
 _KILLED = frozenset({-9, 137})
 
 
@@ -109,29 +94,14 @@ class _Court:
         root = self._ranking.root(fatal)
         if root.finding.signature == "elastic_child_failed" and not root.block:
             spoken = [s for s in self._said if s.number < root.finding.line][-2:]
-            if words := next((s for s in spoken if _LAST_WORDS.match(s.text)), None):
+            if words := next((s for s in spoken if is_error(s.text)), None):
                 return self._by_last_words(words)
         return self._report.crash(
             root, fatal, Certainty.LIKELY if root.level else Certainty.CERTAIN
         )
 
     def _last_words(self) -> Spoken | None:
-        """The log's last telling line where it is an error's sentence, as sys.exit(text) leaves it."""
-        telling = [(item, sign) for item, sign in self._life.signs if sign is not Sign.NOISE]
-        if not telling:
-            return None
-        item, sign = telling[-1]
-        loud = [one for one, _ in telling if one.level in LOUD_LEVELS]
-        if item.level in LOUD_LEVELS and len(loud) <= max(1, len(telling) // 2):
-            said = True
-        elif item.level and item.level not in LOUD_LEVELS:
-            return None
-        else:
-            said = _LAST_WORDS.match(item.text) is not None
-            done = any(sign is Sign.DONE for _, sign in telling)
-            if not done and sign is not Sign.HANDLED and _REFUSAL.match(item.text):
-                return item
-        return item if said and sign in (Sign.OTHER, Sign.FAILED) else None
+        return gave_up([pair for pair in self._life.signs if pair[1] is not Sign.NOISE])
 
     def _by_last_words(self, last: Spoken) -> Verdict:
         sighting = self._without_block("python_error", last.number, last.text, mark=last.text)

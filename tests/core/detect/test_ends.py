@@ -23,20 +23,25 @@ def judged(text: str) -> Verdict:
     "words",
     [
         "No training data found in /data/train",
-        "cannot resume: step 400 is newer than the configuration",
+        "Cannot read: step_400.pt is newer than the configuration",
         "configs/base.yaml:7: unknown key learing_rate",
         "Failed to read the tokenizer",
         "Missing required argument --data",
     ],
 )
 def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
-    """A program that leaves with sys.exit(sentence) crashed, and the sentence is the evidence."""
-    verdict = judged(words + "\n")
-    assert (verdict.signature, verdict.line, verdict.evidence[0]) == (
-        "python_error",
-        3,
-        f"3: {words}",
-    )
+    """A program that leaves with sys.exit(sentence) before its first step crashed of that."""
+    verdict = diagnose([f"reading the configuration\n{words}\n".encode()])
+    assert (verdict.signature, verdict.evidence) == ("python_error", (f"2: {words}",))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["cannot resume: step 400 is newer than the configuration", "error: no space", "rc=3"],
+)
+def test_sentence_of_giving_up_is_an_end_at_any_time(words: str) -> None:
+    """Behind steps of training it takes plainer words: a sum or a remark may stand there too."""
+    assert judged(words + "\n").signature == "python_error"
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,11 @@ def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
         "Unable to use flash attention, falling back to eager\n",
         "No improvement for 10 epochs\n",
         "Missing keys: []\n",
+        "No errors found\n",
+        "Could not beat the baseline\n",
+        "Killed 3 stale workers\n",
+        "Terminated training early: nothing improves\n",
+        "error: 0.031\n",
         "Invalid samples: 0\n",
         "Failed to decode: 0.0%\n",
         "Expected calibration error 0.031\n",
