@@ -20,15 +20,18 @@ GPU_COURSES: Mapping[str, tuple[str, float]] = {
 Courses = Mapping[str, list[Point]]
 
 
-def of_metrics(metrics: Iterable[Mapping[str, Any]]) -> Courses:
-    """Every metric's values over the steps."""
-    found: dict[str, list[Point]] = {}
+def note(courses: dict[str, list[Point]], metrics: Iterable[Mapping[str, Any]]) -> None:
+    """Lay further lines of a metrics file, each with its step, behind the courses so far."""
     for line in metrics:
         for name, value in line.items():
             if name in _NO_COURSE or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            found.setdefault(name, []).append((float(line["step"]), float(value)))
-    return {name: found[name] for name in sorted(found, key=_place)}
+            courses.setdefault(name, []).append((float(line["step"]), float(value)))
+
+
+def ordered(courses: Courses) -> Courses:
+    """The well-known ones first, then by name."""
+    return {name: courses[name] for name in sorted(courses, key=_place)}
 
 
 def _place(name: str) -> tuple[int, str]:

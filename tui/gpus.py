@@ -220,7 +220,7 @@ def _rows_of_gpu(gpu: Mapping[str, Any], target: str, fleet: Fleet) -> Iterable[
         "gpu": Cell(str(gpu["index"]), "strong"),
         "name": Cell(text.harmless(gpu.get("name") or ""), "muted"),
         "use": Cell(f"{text.bar(use(gpu), 10)} {percent_text(percent):>4}"),
-        "memory": Cell(f"{text.bar(share(gpu), 10)} {memory_text(gpu)}"),
+        "memory": Cell(f"{text.bar(share(gpu), 10)} {memory_text(gpu):>11}"),
         "power": Cell(f"{watts:.0f} W" if watts is not None else ""),
         "heat": Cell(f"{heat:.0f} C" if heat is not None else ""),
         "word": Cell(word, kind),

@@ -91,7 +91,7 @@ log_axis        L              log_axis             log axis        plots*
     Tell the metric under the cursor on a logarithmic axis, or not.
 compare         c              compare              compare         plots*
     Draw another run of the job beside this one; asks which.
-history         h              page('history')      history         run* incident
+history         h              page('history')      history         run incident
     What happened to the run: deploys, attempts, phases, findings, who asked for what.
 environment     v              page('environment')  environment     run
     What the run found around it: packages, drivers, caches, its configuration.

@@ -45,12 +45,31 @@ def plot(
     if across:
         first, last = (text.short_number(x) for x in (mine[0][0], mine[-1][0]))
         told.append(Cell(f"  {across} {first} to {last}", "muted"))
-    frame = _Frame([*mine, *other], max(width - _LABEL - 1, 1), height, log=log)
+    columns = max(width - _LABEL - 1, 1)
+    mine, other = _thinned(mine, columns), _thinned(other, columns)
+    frame = _Frame([*mine, *other], columns, height, log=log)
     return [told, *_lines(frame, frame.draw(mine), frame.draw(other))]
 
 
 def _finite(points: Sequence[Point]) -> list[Point]:
     return [(x, y) for x, y in points if math.isfinite(y)]
+
+
+def _thinned(points: list[Point], columns: int) -> list[Point]:
+    """So many points that nothing is lost in the picture: lowest and highest of each piece."""
+    size = len(points) // (columns * 2)
+    if size < 2:
+        return points
+    found = []
+    for at in range(0, len(points), size):
+        piece = points[at : at + size]
+        ends = {min(piece, key=_height), max(piece, key=_height)}
+        found += sorted(ends)
+    return found
+
+
+def _height(point: Point) -> float:
+    return point[1]
 
 
 class _Frame:
@@ -95,13 +114,19 @@ def _between(start: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int
         yield x + round((right - x) * step / steps), y + round((to - y) * step / steps)
 
 
+_EVERY_OTHER = 0x95
+"""A checkerboard of a cell's dots: a line that is drawn so is dotted."""
+
+
 def _lines(frame: _Frame, mine: Bits, other: Bits) -> list[list[Cell]]:
-    """The rows: a cell that both touch is this run's."""
+    """The rows: the other run is dotted, and a cell that both touch is this run's."""
     lines = []
     for row in range(frame.height):
         dots = [
             (chr(0x2800 + (bits or behind)) if bits or behind else " ", "busy" if bits else "warn")
-            for bits, behind in zip(mine[row], other[row], strict=True)
+            for bits, behind in zip(
+                mine[row], (bits & _EVERY_OTHER for bits in other[row]), strict=True
+            )
         ]
         cells = [
             Cell("".join(dot for dot, _ in group), kind)

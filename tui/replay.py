@@ -24,7 +24,7 @@ from orchestrator.core.errors import ApiError, UsageError
 from orchestrator.core.parse import searching
 from orchestrator.core.parse.searching import Progress
 from tui.fleet import Fleet
-from tui.source import Frame, Message, Query
+from tui.source import Frame, Matches, Message, Query
 
 _TICK_S = 0.1
 
@@ -103,6 +103,13 @@ class ReplaySource:
         if way == "down":
             return searching.down(searching.Search(words), [(offset, whole[offset:])])
         return searching.up(searching.Search(words), [(0, whole[:offset])])
+
+    def matches(self, run: str, *, attempt: int | None, words: str) -> Iterator[Matches]:
+        """As a daemon would find them."""
+        whole = self.log(run, attempt=attempt, offset=0, size=sys.maxsize).content
+        for offsets in searching.every(searching.Search(words), [(0, whole)]):
+            yield Matches(offsets)
+        yield Matches((), ended=True)
 
     def log(self, run: str, *, attempt: int | None, offset: int, size: int) -> LogPart:
         """A range of the log as it is by now."""

@@ -265,7 +265,9 @@ def run_facts(run: RunView, sight: Sight, *, width: int) -> list[Cell]:
         )
     aged = output_age(run, sight.now)
     if aged.text != text.UNKNOWN:
-        words = aged.text if aged.text.startswith("blind") else f"output {aged.text} ago"
+        late = "!" if aged.text.endswith("!") else ""
+        words = f"output {aged.text.rstrip('!')} ago{late}"
+        words = aged.text if aged.text.startswith("blind") else words
         cells.append(Cell(words, aged.kind))
     if live:
         cells += [Cell(text.harmless(run["phase"]), "busy")] if run["phase"] else []

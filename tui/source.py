@@ -6,9 +6,9 @@ Blocking on purpose: the app calls it through `bridge`. A source never touches a
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from orchestrator.api.client import Client, LogPart, quoted
 from orchestrator.api.location import Location, daemon_socket
@@ -30,6 +30,14 @@ class Frame:
     fleet: Fleet | None
     connected: bool
     reason: str = ""
+
+
+class Matches(NamedTuple):
+    """Lines of a log that match, in order; the last ones of a search have `ended`, maybe early."""
+
+    offsets: Sequence[int]
+    ended: bool = False
+    more: bool = False
 
 
 class Source(Protocol):
@@ -69,6 +77,10 @@ class Source(Protocol):
         self, run: str, *, attempt: int | None, words: str, way: str, offset: int
     ) -> Iterator[Progress]:
         """The nearest line that matches, `down` or `up` from an offset; progress before it."""
+        ...
+
+    def matches(self, run: str, *, attempt: int | None, words: str) -> Iterator[Matches]:
+        """All lines that match, up to a number, as they are found."""
         ...
 
 
@@ -134,6 +146,15 @@ class LiveSource:
         for message in self._client().stream("GET", run_path(run, "/search"), query=query):
             if message["kind"] != "none":
                 yield Progress(message["offset"], found=message["kind"] == "found")
+
+    def matches(self, run: str, *, attempt: int | None, words: str) -> Iterator[Matches]:
+        """Searched over there as well."""
+        query = {"attempt": attempt, "words": words, "way": "all"}
+        for message in self._client().stream("GET", run_path(run, "/search"), query=query):
+            if message["kind"] == "matches":
+                yield Matches(message["offsets"])
+            elif message["kind"] == "end":
+                yield Matches((), ended=True, more=message["more"])
 
     def _client(self) -> Client:
         return Client(daemon_socket(self._location))

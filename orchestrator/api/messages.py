@@ -15,7 +15,9 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          raw bytes; headers X-Orch-Offset, X-Orch-Size, X-Orch-Attempt
     GET  /v1/runs/RUN/follow[?offset=][tail=LINES][since=UNIX]   stream: run, log, gap, incident, link, end
     GET  /v1/runs/RUN/search?words=&way=down|up[&offset=][&attempt=]     stream: progress{attempt, offset}, then
-                                         found{attempt, offset} of the nearest line that matches, or none{attempt}
+                                         found{attempt, offset} of the nearest line that matches, or none{attempt};
+                                         way=all: matches{attempt, offsets: [int]} as they are found, 10000 at most,
+                                         then end{attempt, more: bool}
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
     GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history

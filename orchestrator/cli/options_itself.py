@@ -57,7 +57,7 @@ ITSELF: dict[str, Command] = {
     "alert": Command(
         "",
         "",
-        "alerts",
+        "try whether alerts arrive",
         parts={"test": Command("check", "test_alert", "send one alert to a sink", _alert_test)},
     ),
     "daemon": Command(

@@ -7,19 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from orchestrator.core.errors import UsageError
-from orchestrator.core.parse.searching import Progress, Search, down, up
+from orchestrator.core.parse.searching import Progress, Search, down, every, up
 from orchestrator.daemon import queries
 from orchestrator.daemon.parts import Parts
 from orchestrator.store.logs import Logs
 
 Message = dict[str, Any]
 SIGN_OF_LIFE_S = 0.1
+MOST_MATCHES = 10_000
 
 
 async def search(
     parts: Parts, words: str, query: Mapping[str, str]
 ) -> AsyncGenerator[Message, None]:
-    """GET /v1/runs/RUN/search: the nearest line that matches, from `offset` down or up."""
+    """GET /v1/runs/RUN/search: the nearest line that matches, from `offset` down or up; or all."""
     run = await parts.store.runs.find(words)
     async for message in in_log(parts.store.logs, run.id, queries.asked_attempt(run, query), query):
         yield message
@@ -30,10 +31,14 @@ async def in_log(
 ) -> AsyncGenerator[Message, None]:
     """The search of one attempt's log, in a thread that is asked for a tenth of a second each."""
     wanted, way = query.get("words", ""), query.get("way", "down")
-    if not wanted or way not in {"down", "up"}:
-        raise UsageError("A search needs words, and way=down or way=up.")
+    if not wanted or way not in {"down", "up", "all"}:
+        raise UsageError("A search needs words, and way=down, way=up or way=all.")
     offset = queries.number(query, "offset")
     look = await asyncio.to_thread(Search, wanted)
+    if way == "all":
+        async for message in _all(every(look, _ahead(logs.parts(run, attempt))), attempt):
+            yield message
+        return
     if way == "down":
         steps = down(look, _ahead(logs.parts(run, attempt, max(offset or 0, 0))))
     else:
@@ -44,6 +49,26 @@ async def in_log(
         if step.found:
             return
     yield {"kind": "none", "attempt": attempt}
+
+
+async def _all(blocks: Iterator[list[int]], attempt: int) -> AsyncGenerator[Message, None]:
+    """Every match, up to a number that nobody would go through."""
+    left, ended = MOST_MATCHES, False
+    while left > 0 and not ended:
+        found, ended = await asyncio.to_thread(_gather, blocks, left)
+        left -= len(found)
+        yield {"kind": "matches", "attempt": attempt, "offsets": found}
+    yield {"kind": "end", "attempt": attempt, "more": not ended}
+
+
+def _gather(blocks: Iterator[list[int]], most: int) -> tuple[list[int], bool]:
+    """What is found within a moment, and whether all was looked at."""
+    until, found = time.monotonic() + SIGN_OF_LIFE_S, list[int]()
+    for block in blocks:
+        found += block
+        if len(found) >= most or time.monotonic() >= until:
+            return found[:most], False
+    return found, True
 
 
 def _ahead(parts: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

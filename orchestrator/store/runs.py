@@ -163,7 +163,7 @@ def find_run(connection: Connection, words: str) -> Run:
         return run_of(rows[0])
     if words and rows:
         names = ", ".join(row["id"] for row in rows[:5])
-        more = ", ..." if len(rows) > 5 else ""
+        more = " and others" if len(rows) > 5 else ""
         raise NoSuchRun(
             f"{words} is the beginning of several runs: {names}{more}.", remedy="Say more of it."
         )

@@ -72,7 +72,7 @@ def test_a_person_launches_reads_attaches_and_stops(
     me.presses("/")
     me.types("step 2[^0-9]")
     me.presses("Enter")
-    me.sees("paused", "step 2")
+    me.sees("paused", "step 2", "match 1 of 1")
     me.types("n")
     me.sees("no match below")
     me.presses("Escape")

@@ -83,6 +83,18 @@ async def test_a_bundle_is_saved_here_and_never_over_another(
     assert Path("x.tar.gz").read_bytes() == b"gz"
 
 
+async def test_a_match_is_told_among_all(dashboard: Made) -> None:
+    """From the end of the log the last match comes first; each says which of how many it is."""
+    async with dashboard("healthy").run_test(size=(100, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter", "slash", *"checkpoint", "enter")
+        assert "match 2 of 2" in screen_text(pilot)
+        await press(pilot, "N")
+        assert "match 1 of 2" in screen_text(pilot)
+        await press(pilot, "N")
+        assert "no match above" in screen_text(pilot)
+
+
 async def test_a_time_is_gone_to_in_the_log(dashboard: Made) -> None:
     """`@` and `20s` go to what was written then; what is no time is said to be none."""
     async with dashboard("healthy", at=60.0).run_test(size=(100, 24), notifications=True) as pilot:

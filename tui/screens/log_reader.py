@@ -3,6 +3,7 @@
 The view knows where the eye is; this asks the source, in workers of the screen.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,9 @@ class LogReader:
         self._run = run
         self._fetching = False
         self._words = ""
+        self._matches: list[int] = []
+        self._counted = ""
+        """How many matches there are, so far."""
         self._searching: Worker[None] | None = None
 
     # --- ranges ----------------------------------------------------------------------------------
@@ -77,8 +81,10 @@ class LogReader:
         view.pattern, self._words = compiled(words) if words else None, words
         view.remark = ""
         view.changed()
+        self._matches, self._counted = [], ""
         if view.pattern is not None:
             self.search_on(-1 if view.reading.following else 1, here=True)
+            self._screen.run_worker(self._count(words), group="count", exclusive=True)
 
     def search_on(self, way: int, *, here: bool = False) -> None:
         """Go to the next match that way; `here`: the one at the eye counts too."""
@@ -110,6 +116,7 @@ class LogReader:
                 if progress.found:
                     view.remark = ""
                     view.reading.jump(progress.offset)
+                    self._say_which()
                     view.changed(moved=True)
                     return
                 view.remark = f"searching {text.size(progress.offset)}, Esc ends it"
@@ -121,6 +128,30 @@ class LogReader:
         where, other = ("below", "N") if way > 0 else ("above", "n")
         view.remark = f"no match {where}; {other} looks the other way"
         view.changed()
+
+    async def _count(self, words: str) -> None:
+        """Learn of all matches, for as long as they are searched for."""
+        attempt = self._view.reading.window.attempt
+        try:
+            async for part in iterate(
+                lambda: self._source.matches(self._run, attempt=attempt, words=words)
+            ):
+                if words != self._words:
+                    return
+                self._matches += part.offsets
+                sure = part.ended and not part.more
+                self._counted = f"{len(self._matches)}{'' if sure else '+'}"
+                self._say_which()
+        except OrchError:
+            return  # the search for the nearest one says what is wrong
+
+    def _say_which(self) -> None:
+        """Tell the place of the match that is looked at among all, where it is known."""
+        marked, view = self._view.reading.marked, self._view
+        at = bisect_left(self._matches, marked) if marked is not None else 0
+        if at < len(self._matches) and self._matches[at] == marked:
+            view.remark = f"match {at + 1} of {self._counted}"
+            view.changed()
 
     def stop(self) -> bool:
         """End a search that goes on; whether there was one."""

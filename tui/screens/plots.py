@@ -18,7 +18,7 @@ from tui.widgets.paint import CellLines
 from tui.widgets.plots import Plots
 from tui.widgets.table import Table
 
-_AGAIN_S = 5.0
+_AGAIN_S, _GPUS_AGAIN_S = 5.0, 30.0
 _AT_FIRST = 2
 _COLUMNS = (
     Column("shown", "", 1, 0),
@@ -41,6 +41,8 @@ class PlotsScreen(Page):
         self._metrics = MetricsReader(source, run)
         self._other: MetricsReader | None = None
         self._gpus: courses.Courses = {}
+        self._gpus_at: float | None = None
+        """When the source was asked for them last."""
         self._chosen: list[str] | None = None
         self._logs = {"loss"}
 
@@ -72,16 +74,24 @@ class PlotsScreen(Page):
             await self._metrics.read_on()
             if self._other is not None:
                 await self._other.read_on()
-            path = run_path(self.run_id, "/gpus")
-            history = await in_thread(lambda: self._source.ask("GET", path))
+            await self._read_gpus()
         except OrchError as error:
             plots.say(text.harmless(str(error)))
             return
-        self._gpus = courses.of_gpus(history["samples"])
         self._draw()
 
+    async def _read_gpus(self) -> None:
+        """Ask for the GPUs' history, which is megabytes: seldom, and only while it is drawn."""
+        now, shown = self._source.now(), set(self._chosen or ()) & set(courses.GPU_COURSES)
+        if self._gpus_at is not None and (not shown or now - self._gpus_at < _GPUS_AGAIN_S):
+            return
+        self._gpus_at = now
+        path = run_path(self.run_id, "/gpus")
+        history = await in_thread(lambda: self._source.ask("GET", path))
+        self._gpus = courses.of_gpus(history["samples"])
+
     def _draw(self) -> None:
-        every = {**courses.of_metrics(self._metrics.lines), **self._gpus}
+        every = {**self._metrics.courses, **self._gpus}
         chosen = list(every)[:_AT_FIRST] if self._chosen is None else self._chosen
         table = self.query_one(Table)
         table.show(
@@ -98,9 +108,7 @@ class PlotsScreen(Page):
             ],
             empty=["nothing yet"],
         )
-        other = (
-            (self._other.run, courses.of_metrics(self._other.lines)) if self._other else ("", {})
-        )
+        other = (self._other.run, self._other.courses) if self._other else ("", {})
         shown = {name: every[name] for name in every if name in chosen}
         self.query_one(Plots).show(shown, logs=sorted(self._logs), beside=other)
 

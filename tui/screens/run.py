@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from orchestrator.api.messages import IncidentView, RunView
 from orchestrator.core.errors import OrchError
-from tui import courses, gpus, keys, rows, story
+from tui import gpus, keys, rows, story
 from tui.cells import Cell
 from tui.fleet import LIVE
 from tui.messages import IncidentOpened
@@ -296,4 +296,4 @@ class RunScreen(Page):
         except OrchError as error:
             plots.say(str(error))
         else:
-            plots.show(courses.of_metrics(self._metrics.lines), logs=("loss",))
+            plots.show(self._metrics.courses, logs=("loss",))

@@ -10,6 +10,8 @@ from textual.widget import Widget
 from tui import text
 from tui.cells import KINDS, Cell
 
+LEAST_CUT = 8
+"""A cell is left out rather than cut to less than this."""
 KIND_CLASSES = {f"kind--{kind}" for kind in KINDS}
 
 
@@ -53,7 +55,7 @@ class CellLines(Widget):
         for cell in self._lines[y]:
             gap = 2 if used else 0
             room = width - used - gap
-            if room <= 1:
+            if room < min(text.width_of(cell.text), LEAST_CUT):
                 break
             shown = cell.text if text.width_of(cell.text) <= room else text.fit(cell.text, room)
             segments.append(Segment(" " * gap, self.rich_style))

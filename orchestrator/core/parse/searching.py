@@ -138,6 +138,12 @@ def up(search: Search, parts: Parts) -> Iterator[Progress]:
         yield Progress(at)
 
 
+def every(search: Search, parts: Parts) -> Iterator[list[int]]:
+    """The lines of each block that match, on the way down; few at a time, many where many are."""
+    for at, block in _blocks_down(parts):
+        yield [at + begin for begin in search.matches(block)]
+
+
 def _blocks_down(parts: Parts) -> Iterator[tuple[int, bytes]]:
     """Whole lines and where they begin."""
     rest, at, size = b"", 0, FIRST_BLOCK_BYTES

@@ -62,6 +62,7 @@ def test_down_finds_the_first_match_from_any_line(lines: list[str], most: int, w
         below = [at for at in found if at >= start and at < len(content)]
         parts = pieces(content, start, len(content), most)
         assert last(searching.down(look, parts)) == (below[0] if below else None)
+        assert [at for block in searching.every(look, parts) for at in block] == below
 
 
 @settings(max_examples=150, deadline=None)
