@@ -16,7 +16,9 @@ from .frames import Frame
 from .holders import holder
 
 LIBRARY = "libnvidia-ml.so.1"
-LINKS_EVERY_S = 30.0
+WEAR_EVERY_S = 30.0
+LINKS_EVERY_S = 300.0
+"""All links of one H200 take 50 ms of CPU."""
 _SUCCESS = 0
 _MOST_EVENTS = 100
 
@@ -25,13 +27,20 @@ _loaded: "Nvml | None" = None
 Ask = Callable[[Callable[[], Any]], Any]
 
 
+class _Seldom(NamedTuple):
+    at: float
+    values: Frame
+    links_at: float
+    links: Any
+
+
 class Nvml(NamedTuple):
     """pynvml, initialised, and the C library below it for what pynvml has no function for."""
 
     py: Any
     library: ctypes.CDLL
-    links: dict[int, tuple[float, dict[str, int] | None]]
-    """GPU -> when its NVLink errors were last looked at, and what they were."""
+    seldom: dict[int, _Seldom]
+    """GPU -> what is asked seldom."""
     events: Any
     """NVML's set of events, None where the driver has none for us."""
     xids: dict[str, tuple[int, float]]
@@ -125,10 +134,11 @@ def _sample(nvml: Nvml, index: int, on_host: bool) -> Frame:
         "temperature_c": ask(lambda: py.nvmlDeviceGetTemperature(handle, py.NVML_TEMPERATURE_GPU)),
     }
     _add_memory(frame, ask, py, handle)
-    for key, question in _extras(nvml, handle, index).items():
+    for key, question in _extras(py, handle).items():
         value = ask(question)
         if value is not None:
             frame["extra"][key] = value
+    frame["extra"] |= _seldom(nvml, ask, handle, index)
     xid = nvml.xids.get(frame["extra"].get("pci") or "")
     if xid is not None:
         frame["extra"]["xid"], frame["extra"]["xid_at"] = xid
@@ -154,15 +164,10 @@ def _add_memory(frame: Frame, ask: Ask, py: Any, handle: Any) -> None:
     frame["memory_total_bytes"] = memory.total if memory else None
 
 
-def _extras(nvml: Nvml, handle: Any, index: int) -> dict[str, Callable[[], Any]]:
-    py = nvml.py
+def _extras(py: Any, handle: Any) -> dict[str, Callable[[], Any]]:
     volatile = py.NVML_VOLATILE_ECC
     corrected = py.NVML_MEMORY_ERROR_TYPE_CORRECTED
     uncorrected = py.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
-    causes = (
-        py.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
-        py.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
-    )
     return {
         "sm_clock_mhz": lambda: py.nvmlDeviceGetClockInfo(handle, py.NVML_CLOCK_SM),
         "memory_clock_mhz": lambda: py.nvmlDeviceGetClockInfo(handle, py.NVML_CLOCK_MEM),
@@ -170,12 +175,22 @@ def _extras(nvml: Nvml, handle: Any, index: int) -> dict[str, Callable[[], Any]]
         "power_limit_w": lambda: py.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
         "ecc_corrected": lambda: py.nvmlDeviceGetTotalEccErrors(handle, corrected, volatile),
         "ecc_uncorrected": lambda: py.nvmlDeviceGetTotalEccErrors(handle, uncorrected, volatile),
+    }
+
+
+def _wear(nvml: Nvml, handle: Any) -> dict[str, Callable[[], Any]]:
+    """What changes seldom or never; some of it takes a tenth of a millisecond to ask."""
+    py = nvml.py
+    causes = (
+        py.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS,
+        py.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR,
+    )
+    return {
         "remapped_rows": lambda: list(py.nvmlDeviceGetRemappedRows(handle)),
         "retired_pages": lambda: [
             len(py.nvmlDeviceGetRetiredPages(handle, cause)) for cause in causes
         ],
         "pages_to_retire": lambda: bool(py.nvmlDeviceGetRetiredPagesPendingStatus(handle)),
-        "nvlink_errors": lambda: _nvlink_errors(nvml, handle, index),
         "pcie_replays": lambda: py.nvmlDeviceGetPcieReplayCounter(handle),
         "pci": lambda: _text(py.nvmlDeviceGetPciInfo(handle).busId),
         "architecture": lambda: "sm_{}{}".format(*py.nvmlDeviceGetCudaComputeCapability(handle)),
@@ -183,25 +198,28 @@ def _extras(nvml: Nvml, handle: Any, index: int) -> dict[str, Callable[[], Any]]
     }
 
 
-def _nvlink_errors(nvml: Nvml, handle: Any, index: int) -> dict[str, int] | None:
-    """Totals of all links by kind; looked at seldom, since an H200 needs 72 calls for them."""
-    seen = nvml.links.get(index)
-    if seen is None or time.monotonic() - seen[0] > LINKS_EVERY_S:
-        seen = (time.monotonic(), _link_totals(nvml.py, handle))
-        nvml.links[index] = seen
-    return seen[1]
+def _seldom(nvml: Nvml, ask: Ask, handle: Any, index: int) -> Frame:
+    """The values of _wear and of the links, as they were when they were last asked."""
+    now, old = time.monotonic(), nvml.seldom.get(index)
+    if old is None or now - old.at > WEAR_EVERY_S:
+        values = {key: ask(question) for key, question in _wear(nvml, handle).items()}
+        links_at, links = (old.links_at, old.links) if old else (float("-inf"), None)
+        if now - links_at > LINKS_EVERY_S:
+            links_at, links = now, ask(partial(_link_totals, nvml.py, handle))
+        old = _Seldom(now, {**values, "nvlink_errors": links}, links_at, links)
+        nvml.seldom[index] = old
+    return {key: value for key, value in old.values.items() if value is not None}
 
 
 def _link_totals(py: Any, handle: Any) -> dict[str, int] | None:
-    """By one call where the driver has totals, else link by link (H200 with driver 580)."""
+    """By one call where the driver has totals, else link by link (H200 with driver 580).
+
+    Errors in data are left out: on an idle H200 that counter grows by itself.
+    """
     kinds = {
         "crc_flit": (
             py.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
             py.NVML_NVLINK_ERROR_DL_CRC_FLIT,
-        ),
-        "crc_data": (
-            py.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
-            py.NVML_NVLINK_ERROR_DL_CRC_DATA,
         ),
         "replay": (
             py.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,

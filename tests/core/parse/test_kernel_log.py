@@ -14,6 +14,13 @@ from orchestrator.core.parse.kernel_log import KernelEventKind, read_kernel_line
             {"xid": 31, "pid": 895, "name": "python3", "pci": "0000:00:06"},
         ),
         (
+            "NVRM: Xid (PCI:0000:00:06): 31, pid=575, name=python3, channel 0x0000000a, intr"
+            " 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x830d_2be00000."
+            " Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+            KernelEventKind.XID,
+            {"xid": 31, "pid": 575, "name": "python3", "pci": "0000:00:06"},
+        ),
+        (
             "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off",
             KernelEventKind.XID,
             {"xid": 79, "pid": None},
