@@ -111,6 +111,7 @@ class Reader:
             clock.now(),
             has_output=self.log_offset > 0,
             has_steps=run.step is not None,
+            rules=rules,
         )
         self._read_before = _read_before(run)
         self._rereads = self.log_offset < self._read_before
@@ -197,6 +198,7 @@ class Reader:
         findings = self._news(event, fresh)
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())
+        self.vigil.text(fresh, self._clock.now())
         for values in self._matches(fresh):
             self.tally.take_values(values)
             self.vigil.numbers(values, self._clock.now(), told_at=None)

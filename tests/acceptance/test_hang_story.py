@@ -106,3 +106,27 @@ def test_a_run_that_is_not_well_is_told_while_it_lives(story: Story, receiver: R
     assert names == wanted.keys()
     assert orch.json("show", run)["state"] == "running"
     orch("stop", run)
+
+
+RULES = """rules:
+  - {name: slow, pattern: 'loss (?P<value>[0-9.]+)', threshold: {op: gteq, value: 0, points: 3}}
+  - {name: validation, pattern: '^validation', start_within: 2s}
+"""
+
+
+def test_what_a_rule_expects_of_the_log_is_alerted(story: Story, receiver: Receiver) -> None:
+    """A number that is bad three times in a row, and a line that does not come."""
+    orch = story("python3 -m played steps --count 0 --pause 0.2", RULES)
+    run = orch.json("run", "--detach")["run"]
+
+    def texts() -> list[str]:
+        return sorted(one["finding"]["text"] for one in orch.json("incidents")["incidents"])
+
+    slow, validation = orch.until(lambda: len(texts()) == 2 and texts(), timeout_s=45.0)
+    assert slow.startswith("slow: value is ")
+    assert validation == "validation: no line within 2 s of the start"
+    alerts = receiver.wait_for(2, where=firing, timeout_s=45)
+    labels = {one.json["alerts"][0]["labels"]["alertname"] for one in alerts}
+    assert labels == {"expectation_failed"}
+    assert orch.json("show", run)["state"] == "running"
+    orch("stop", run)

@@ -13,12 +13,14 @@ from typing import Any
 
 from orchestrator.core.detect.downgrade import BASE_STEPS, RECENT_STEPS, downgraded
 from orchestrator.core.detect.fingerprint import fingerprint
+from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.findings import Finding, Role
 from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.watch import advice
 from orchestrator.core.watch.activity import Activity, said
 from orchestrator.core.watch.expectation import IN_A_ROW, Expectation
 from orchestrator.core.watch.pace import TRAINING, Pace
+from orchestrator.core.watch.rule_watch import RuleWatches
 
 BLIND_AFTER_S = 300.0
 SILENT_LEAST_S = 300.0
@@ -50,6 +52,7 @@ class Vigil:
         *,
         has_output: bool = False,
         has_steps: bool = False,
+        rules: tuple[Signature, ...] = (),
     ) -> None:
         """`now` is when the watch begins, which may be long after the start."""
         self.phase: str | None = None
@@ -62,6 +65,7 @@ class Vigil:
         self._unseen_since: float | None = None
         self._pace = Pace()
         self._expectations = [Expectation(text) for text in policy.expect]
+        self._rules = RuleWatches(rules, max(started_at, now), seen_before=has_output)
         self._bad_losses = 0
         self._first_memory: list[int] = []
         self._newest_memory: deque[int] = deque(maxlen=RECENT_STEPS)
@@ -75,6 +79,10 @@ class Vigil:
         self._heard_at = max(self._heard_at, at)
         self._has_output = True
         self._told.discard(advice.HANG)
+
+    def text(self, chunk: bytes, at: float) -> None:
+        """The bytes that it has written, for what the inventory's rules expect of them."""
+        self._rules.text(chunk, at)
 
     def numbers(self, values: Mapping[str, Any], at: float, *, told_at: float | None) -> None:
         """New metrics; `told_at` is the program's own time of them, where it gave one."""
@@ -106,6 +114,7 @@ class Vigil:
             self._unseen_since = None
             self._heard_at = max(self._heard_at, at)
             self._told.discard(advice.BLIND)
+            self._rules.resume(at)
         elif not seen and self._unseen_since is None:
             self._unseen_since = at
 
@@ -118,6 +127,9 @@ class Vigil:
             self._tell(advice.BLIND, f"not seen for {since}; the run is as it was then")
         if self._pace.is_halved(now):
             self._tell_pace()
+        if self._unseen_since is None:
+            for rule, text in self._rules.wrong(now):
+                self._tell(advice.EXPECTATION_FAILED, text, key=rule.id, same=rule.id)
         found, self._found = self._found, []
         return found
 
