@@ -17,7 +17,7 @@ from bench.tui.big_log import located
 from orchestrator.api.location import Location
 from orchestrator.api.messages import Snapshot
 from tests.cli.canned import CannedBackend, CannedDaemon
-from tests.tui import situations
+from tests.tui import pieces, situations
 
 NEWEST = "dflash-200"
 
@@ -49,7 +49,7 @@ class Busy(CannedBackend):
                 for run in self._live
             ]
             yield {
-                **situations.snapshot([], runs),  # type: ignore[typeddict-item]  # a situation's
+                **pieces.snapshot([], runs),  # type: ignore[typeddict-item]  # a situation's
                 "cursor": since + self._ticks,
                 "at": now,
             }

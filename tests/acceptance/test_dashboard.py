@@ -38,6 +38,10 @@ class Person:
             raise AssertionError(f"{words} never came:\n{self.screen()}") from error
         return self.screen()
 
+    def sees_a_prompt(self) -> None:
+        """Wait until a shell asks."""
+        self._orch.until(lambda: self.screen().rstrip().endswith(("#", "$")))
+
     def presses(self, *keys: str) -> None:
         """Send keys by tmux's names."""
         self._tmux("-L", "viewer", "send-keys", "-t", "v", *keys)
@@ -57,7 +61,7 @@ def person(tmux: TmuxCall) -> Iterator[Callable[[Orch], Person]]:
 def test_a_person_launches_reads_attaches_and_stops(
     story: Story, person: Callable[[Orch], Person]
 ) -> None:
-    """With keys alone: start the daemon, launch with a why, search the log, attach, stop, leave."""
+    """With keys alone: start the daemon, launch, search the log, a shell, attach, stop, leave."""
     orch = story("python3 -m played steps --count 0")
     me = person(orch)
     me.sees("No daemon answers", "S starts")
@@ -78,6 +82,15 @@ def test_a_person_launches_reads_attaches_and_stops(
     me.presses("Escape")
     me.presses("End")
     me.sees("following")
+
+    me.types("x")
+    me.sees_a_prompt()
+    me.types("echo here $((40 + 2))")
+    me.presses("Enter")
+    me.sees("here 42")
+    me.types("exit")
+    me.presses("Enter")
+    me.sees("dflash-1", "following")
 
     me.types("a")
     me.sees("[dflash]")

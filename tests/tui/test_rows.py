@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.tui import situations
+from tests.tui import pieces, situations
 from tui import gpus, plot, rows, story
 from tui.cells import columns_for
 from tui.fleet import Course, Fleet, Sight
 
-NOW = situations.NOW
+NOW = pieces.NOW
 
 
 def sight_of(name: str) -> Sight:
@@ -51,9 +51,9 @@ def test_orders_put_first_what_they_say() -> None:
 
 def test_a_loss_that_is_no_number_comes_last() -> None:
     """NaN is neither the lowest loss nor an error."""
-    broken = situations.run(1, loss=float("nan"))
-    runs = [broken, situations.run(2, loss=3.0), situations.run(3, loss=None)]
-    sight = Sight(now=NOW, fleet=Fleet.of(situations.snapshot([], runs)))  # type: ignore[arg-type]  # as the API gives it
+    broken = pieces.run(1, loss=float("nan"))
+    runs = [broken, pieces.run(2, loss=3.0), pieces.run(3, loss=None)]
+    sight = Sight(now=NOW, fleet=Fleet.of(pieces.snapshot([], runs)))  # type: ignore[arg-type]  # as the API gives it
     assert keys(sight, order="loss")[0] == "dflash-2"
 
 
@@ -81,36 +81,34 @@ def test_columns_never_take_more_than_there_is(width: int) -> None:
 )
 def test_the_age_of_a_live_runs_output_ages_visibly(ago: float, said: str, kind: str) -> None:
     """Young is good, half a minute is old, two minutes is too old: in words and in kind."""
-    cell = rows.output_age(situations.run(3, output_at=NOW - ago), NOW)  # type: ignore[arg-type]  # as the API gives it
+    cell = rows.output_age(pieces.run(3, output_at=NOW - ago), NOW)  # type: ignore[arg-type]  # as the API gives it
     assert (cell.text, cell.kind) == (said, kind)
 
 
 def test_a_run_on_a_host_that_is_not_seen_is_blind_and_not_silent() -> None:
     """Not seeing is told as such, with the age of the last sight."""
-    run = situations.run(3, link="unreachable", seen_at=NOW - 250, output_at=NOW - 900)
+    run = pieces.run(3, link="unreachable", seen_at=NOW - 250, output_at=NOW - 900)
     assert rows.output_age(run, NOW).text == "blind 4m"  # type: ignore[arg-type]  # as the API gives it
 
 
 def test_memory_that_is_held_by_an_idle_gpu_is_wasted() -> None:
     """Busy, idle and wasted are told apart by use and memory together."""
-    words = [
-        gpus.gpu_word(situations.gpu(0, use, used)) for use, used in ((90, 60), (0, 0.4), (0, 20))
-    ]
+    words = [gpus.gpu_word(pieces.gpu(0, use, used)) for use, used in ((90, 60), (0, 0.4), (0, 20))]
     assert words == ["busy", "idle", "wasted"]
 
 
 def test_a_program_of_a_run_that_has_ended_is_left_over() -> None:
     """The GPU screen says which programs should not be there any more."""
-    runs = [situations.ended(2)]
-    targets = [situations.target(gpus=[situations.gpu(0, 0, 20, "dflash-2")])]
-    sight = Sight(now=NOW, fleet=Fleet.of(situations.snapshot(targets, runs)))  # type: ignore[arg-type]  # as the API gives it
+    runs = [pieces.ended(2)]
+    targets = [pieces.target(gpus=[pieces.gpu(0, 0, 20, "dflash-2")])]
+    sight = Sight(now=NOW, fleet=Fleet.of(pieces.snapshot(targets, runs)))  # type: ignore[arg-type]  # as the API gives it
     (_, row) = gpus.gpu_rows(sight)
     assert "left over: the run is failed" in row.cells["owner"].text
 
 
 def test_the_users_own_frames_come_first_and_innermost() -> None:
     """Of a traceback through libraries, only the user's frames are told, the last call first."""
-    told = [cell.text for cell in story.user_frames(situations.TRACEBACK)]
+    told = [cell.text for cell in story.user_frames(pieces.TRACEBACK)]
     assert told == [
         "/srv/dflash/releases/4be1d0/trainer/dflash_model.py:88 in forward",
         "    return self.block(x, mask)",
@@ -134,8 +132,8 @@ def test_speed_and_time_left_come_from_the_steps_where_the_program_tells_none() 
     """Steps that went by give the speed; with a known last step, the time left."""
     course = Course()
     for second in range(11):
-        course.note(situations.run(3, step=100 + 2 * second, output_at=NOW + second))  # type: ignore[arg-type]  # as the API gives it
-    run: Any = situations.run(3, step=120, metrics={"total_steps": 160})
+        course.note(pieces.run(3, step=100 + 2 * second, output_at=NOW + second))  # type: ignore[arg-type]  # as the API gives it
+    run: Any = pieces.run(3, step=120, metrics={"total_steps": 160})
     assert rows.speed_of(run, course) == "2 st/s"
     assert rows.eta_of(run, course) == 20.0
 
@@ -143,10 +141,10 @@ def test_speed_and_time_left_come_from_the_steps_where_the_program_tells_none() 
 def test_a_course_goes_on_after_what_the_daemon_stored_and_begins_anew_after_a_checkpoint() -> None:
     """Older losses go in front, none twice; a step that went back drops what came after it."""
     course = Course()
-    course.note(situations.run(3, step=10, loss=2.0))  # type: ignore[arg-type]  # as the API gives it
+    course.note(pieces.run(3, step=10, loss=2.0))  # type: ignore[arg-type]  # as the API gives it
     course.backfill([{"step": step, "loss": 3.0} for step in range(1, 12)])
     assert [step for step, _ in course.losses] == list(range(1, 11))
-    course.note(situations.run(3, step=5, loss=2.5))  # type: ignore[arg-type]  # as the API gives it
+    course.note(pieces.run(3, step=5, loss=2.5))  # type: ignore[arg-type]  # as the API gives it
     assert [step for step, _ in course.losses] == [5]
 
 
@@ -180,8 +178,8 @@ def test_replays_are_json_lines_that_begin_with_begin(replays: Path) -> None:
 
 def test_a_gpu_that_two_containers_show_is_counted_once() -> None:
     """Containers of one host see the same cards; who still sees one says what it does."""
-    cards = [situations.gpu(0, 90, 60), situations.gpu(1, 0, 0.4)]
-    seen = situations.target("ct200", gpus=cards)
-    lost = {**situations.target("ct201", link="unreachable"), "gpus": seen["gpus"]}
+    cards = [pieces.gpu(0, 90, 60), pieces.gpu(1, 0, 0.4)]
+    seen = pieces.target("ct200", gpus=cards)
+    lost = {**pieces.target("ct201", link="unreachable"), "gpus": seen["gpus"]}
     cells = gpus.gpu_summary([seen, lost])  # type: ignore[list-item]  # as the API gives it
     assert [cell.text for cell in cells] == ["2 GPUs", "1 busy", "1 idle"]

@@ -2,6 +2,8 @@
 
 import re
 
+from textual.events import MouseScrollUp
+
 from tests.tui.conftest import Made, press, screen_text, settle
 from tui.screens.fleet import FleetScreen
 from tui.screens.help import HelpScreen
@@ -30,6 +32,23 @@ async def test_escape_goes_back_to_the_fleet(dashboard: Made) -> None:
         assert isinstance(pilot.app.screen, FleetScreen)
         await press(pilot, "escape")
         assert isinstance(pilot.app.screen, FleetScreen)
+
+
+async def test_a_mouse_points_and_opens(dashboard: Made) -> None:
+    """A click puts the cursor on a run, a second one opens it; the wheel scrolls its log."""
+    async with dashboard("healthy").run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        runs = pilot.app.screen.query_one("#runs", Table)
+        await pilot.click(runs, offset=(10, 2))
+        assert runs.cursor == "dflash-2"
+        await press(pilot, "up")
+        await pilot.click(runs, offset=(10, 1))
+        await settle(pilot)
+        assert isinstance(pilot.app.screen, RunScreen)
+        view = pilot.app.screen.query_one(LogView)
+        await pilot._post_mouse_events([MouseScrollUp], view, offset=(5, 5))
+        await settle(pilot)
+        assert not view.reading.following
 
 
 async def test_a_page_that_was_left_changes_no_other(dashboard: Made) -> None:
