@@ -134,7 +134,9 @@ class Outbox:
             known = ", ".join(self._lanes) or "none"
             raise UsageError(f"There is no sink {sink}; the inventory has {known}.")
         if missing := lane.missing(self._lookup):
-            return refused(f"{' and '.join(missing)} have no value; set them and start orch again")
+            verb, it = ("has", "it") if len(missing) == 1 else ("have", "them")
+            names = " and ".join(missing)
+            return refused(f"{names} {verb} no value; export {it} and run any command again")
         result = await self._sent(lane, test_message(self._clock))
         self._learn(lane, result)
         if result.outcome is Outcome.TAKEN:

@@ -242,7 +242,7 @@ async def test_unset_sink_keeps_its_deliveries(bench: Bench) -> None:
     await bench.enqueue(outgoing("i1"))
     status = await _status(bench)
     assert (status.state, status.missing, status.pending) == ("unset", ("URL",), 1)
-    assert (await bench.outbox.test("ops")).text.startswith("URL have no value")
+    assert (await bench.outbox.test("ops")).text.startswith("URL has no value; export it")
     bench.values["URL"] = receiver.url
     bench.outbox.poke()
     await receiver.until(1)
