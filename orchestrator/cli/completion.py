@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from orchestrator.api.client import Client
 
 NAMES = "names"
+SHORT = "training runs in remote containers: deployed, launched, watched, diagnosed"
+"""What `whatis orch` says."""
 MOST_BY_AGE = 3
 """So many of the newest runs are offered as @1, @2, ..."""
 _ASK = "orch completion names"
@@ -39,6 +41,7 @@ def manual(options: argparse.Namespace) -> int:
     from argparse_manpage.manpage import Manpage
 
     parser = build_parser()
+    parser.man_short_description = SHORT  # type: ignore[attr-defined]  # argparse_manpage's own
     page = Manpage(parser)
     page.manual = "orch"
     print(page)

@@ -103,5 +103,6 @@ def test_the_manual_page_has_every_command(orch: Orch) -> None:
     """Made from the parser: commands, options and exit codes."""
     page = orch("manual").stdout
     assert page.startswith(".TH ORCH")
+    assert "orch \\- training runs" in page
     for word in ("adopt", "trust", "no\\-deploy", "124 timeout"):
         assert word in page
