@@ -6,6 +6,7 @@ program tells of itself. It must not decide anything: findings and ends are hand
 
 import json
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -104,6 +105,8 @@ class Reader:
         self._lines = MetricsReader()
         self._torn = ""
         self._persisted_at = clock.monotonic()
+        self._printed_at = math.inf
+        """When the newest bytes of the log came; infinite once what they began was told."""
         self.tally = Tally.of(run)
         self.vigil = Vigil(
             job.watch,
@@ -169,13 +172,20 @@ class Reader:
                 case MetricLines():
                     await self._metric_lines(event)
                     await follower.stored(event)
-                    continue
+                    findings = self._settled()
                 case _:
                     await self.persist()
                     yield event
                     continue
             for finding in findings:
                 yield finding
+
+    def _settled(self) -> list[Finding]:
+        """What a quiet log tells although metrics go on coming, so that no pause is ever seen."""
+        if self._clock.monotonic() - self._printed_at < QUIET_S:
+            return []
+        self._printed_at = math.inf
+        return self._engine.quiet()
 
     def verdict(self, end: Exited | RelayGone, kernel: tuple[KernelEvent, ...]) -> Verdict:
         """How the attempt ended and why; `kernel` is what its host's kernel said of it."""
@@ -195,6 +205,7 @@ class Reader:
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
         fresh = await self._kept(event)
+        self._printed_at = self._clock.monotonic()
         findings = self._news(event, fresh)
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())

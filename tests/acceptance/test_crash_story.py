@@ -1,8 +1,9 @@
 """The owner's own story: deploy, run, a thread dies of the FX-tracing race, the alert arrives."""
 
 from collections.abc import Callable
+from pathlib import Path
 
-from tests.acceptance.conftest import Orch
+from tests.acceptance.conftest import MakeOrch, Orch, local_job
 from tests.lab.receiver import Received, Receiver
 
 Story = Callable[..., Orch]
@@ -62,6 +63,36 @@ def test_dead_thread_of_a_living_job_is_alerted_at_once(story: Story, receiver: 
     assert orch.json("show", run)["state"] == "stopped"
     orch("wait", run, check=103)
     assert len([one for one in receiver.received if firing(one)]) == 1
+
+
+METRICS_GO_ON = """
+import json, os, threading, time
+
+
+def worker():
+    raise RuntimeError("worker broke")
+
+
+out = open(os.environ["ORCH_RUN_DIR"] + "/metrics.jsonl", "a")
+threading.Thread(target=worker).start()
+for step in range(1, 100_000):
+    out.write(json.dumps({"t": time.time(), "step": step, "phase": "train", "loss": 1.0}) + "\\n")
+    out.flush()
+    time.sleep(0.05)
+"""
+
+
+def test_dead_thread_is_alerted_while_metrics_go_on(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """Metrics that never pause do not keep back what the log's last lines tell."""
+    (short_folder / "goes_on.py").write_text(METRICS_GO_ON)
+    orch = make_orch(local_job(short_folder, f"python3 {short_folder}/goes_on.py"))
+    run = orch.json("run", "--detach")["run"]
+    alert = receiver.wait_for(where=firing, timeout_s=40)[0].json["alerts"][0]
+    assert "worker broke" in alert["annotations"]["traceback"]
+    assert orch.json("show", run)["state"] == "running"
+    orch("stop", run)
 
 
 def test_replace_does_the_owners_loop_as_one_verb(story: Story) -> None:
