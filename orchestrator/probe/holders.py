@@ -34,12 +34,12 @@ def forget_others(present: set[int]) -> None:
 
 
 def _identity(pid: int) -> Frame:
-    place = join.place_of(pid)
+    place, belongs = join.place_of(pid), join.run_of(pid)
     environment = procfs.environment(pid)
     return {
         "command": procfs.command_line(pid),
-        "run": environment.get("ORCH_RUN_ID"),
-        "run_dir": environment.get("ORCH_RUN_DIR"),
+        "run": belongs.run,
+        "run_dir": belongs.directory,
         "container": place.container,
         "container_pid": place.pid,
         "pane": _pane(pid, environment),

@@ -85,6 +85,20 @@ def test_a_container_whose_host_may_not_be_entered_says_so(lab: Lab, make_orch: 
         keys.write_text(plain)
 
 
+def test_a_process_that_hides_from_its_run_is_still_the_runs(lab: Lab, make_orch: MakeOrch) -> None:
+    """Forked off with an empty environment: it is joined through the relay that adopted it."""
+    lab.gpus.set_idle(1)
+    lab.drive()
+    hiding = "(setsid env -i sleep 777 &); sleep 600"
+    orch = make_orch(lab_job(lab, f"sh -c '{hiding}'"))
+    run = orch.json("run", "--detach")["run"]
+    pid = orch.until(lambda: lab["200"].pids(running="sleep 777")).pop()
+    lab.gpus.run_on(GpuProcess(gpu=0, pid=pid, used_memory_mib=70_000))
+    assert orch.until(lambda: holders(orch).get(pid))["run"] == run
+    orch("stop", run)
+    assert not lab["200"].pids(running="sleep 777")
+
+
 def test_a_gpu_that_is_lost_is_shown_and_not_launched_on(lab: Lab, make_orch: MakeOrch) -> None:
     """The others are still shown; a job that wants idle GPUs is told why it is refused."""
     lab.gpus.set_idle(2)
