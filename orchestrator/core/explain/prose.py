@@ -8,6 +8,8 @@ from orchestrator.core.explain.telling import lasted
 Document = Mapping[str, Any]
 AROUND_LINES = 10
 
+_LIVING = frozenset({"starting", "running", "stopping"})
+
 
 def text(said: Document) -> str:
     """For a terminal: what died first, the whole traceback last."""
@@ -38,7 +40,10 @@ def markdown(said: Document) -> str:
 
 def _facts(said: Document) -> Iterator[tuple[str, str]]:
     died = said["died"]
-    yield "died", f"{died['at_text']}{_progress(died)}: {_lost(died)}"
+    if died["lost"] is None and died["state"] in _LIVING:
+        yield "seen", f"{died['at_text']}{_progress(died)}: nothing has died, the run goes on"
+    else:
+        yield "died", f"{died['at_text']}{_progress(died)}: {_lost(died)}"
     yield "what", f"{said['signature']} ({said['severity']}{_firm(said)})"
     for key, word in (("root_raised", "first"), ("raised", "raised")):
         if raised := said[key]:
@@ -66,7 +71,7 @@ def _lost(died: Document) -> str:
         who = f"rank {died['rank']}"
     else:
         who = "the process" + (f", in {died['thread']}{rank}" if died["thread"] else rank)
-    if died["state"] in {"running", "stopping", "starting"}:
+    if died["state"] in _LIVING:
         return f"{who}; the process still lives"
     if died["signal"] is not None:
         return f"{who}; it was ended by signal {died['signal']}"

@@ -183,3 +183,12 @@ def test_evidence_is_found_again_by_its_line() -> None:
     assert around in text(said)
     assert around in markdown(said)
     assert [one.split(":")[0] for one in said["evidence"]] == [str(line)]
+
+
+def test_what_is_wrong_with_a_run_that_lives_is_no_death():
+    """A hang, a straggler: nothing has ended."""
+    living = run(5, state=RunState.RUNNING, exit_code=None, ended_at=None)
+    hang = incident(5, signature="hang", title="The run hangs", finding={**FINDING, "ends": None})
+    shown = text(explain(story(run=living, incident=hang)))
+    assert "nothing has died, the run goes on" in shown
+    assert "died " not in shown.split("Why:")[0].replace("has died", "")
