@@ -9,7 +9,6 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-from urllib.parse import quote, urlencode
 
 from orchestrator.core.errors import ApiError, DaemonError, NoDaemon
 
@@ -90,9 +89,17 @@ class Client:
     def stream(
         self, method: str, path: str, body: Message | None = None, *, query: Query | None = None
     ) -> Iterator[Message]:
-        """The messages of a stream as they come; its last message `error` is raised."""
-        response = self._open(method, path, body, query, STREAM_SILENCE_S)
-        with response.stream:
+        """The messages of a stream as they come; its last message `error` is raised.
+
+        The request is sent now, and what comes is read when it is asked for.
+        """
+        return self._messages(
+            self._connected(_request(method, path, body, query), STREAM_SILENCE_S)
+        )
+
+    def _messages(self, sent: BinaryIO) -> Iterator[Message]:
+        with sent:
+            response = _head(sent)
             for line in _lines(response):
                 message = _document(line)
                 if message.get("kind") == "error":
@@ -160,6 +167,8 @@ class Client:
 
 def quoted(words: str) -> str:
     """RUN or INCIDENT as it stands in a path."""
+    from urllib.parse import quote  # it loads more than this file
+
     return quote(words, safe="@")
 
 
@@ -168,7 +177,11 @@ _RESTART = "`orch daemon stop`, then `orch daemon start`; its log is in the stat
 
 def _request(method: str, path: str, body: Message | None, query: Query | None) -> bytes:
     asked = {key: value for key, value in (query or {}).items() if value is not None}
-    target = f"{path}?{urlencode(asked)}" if asked else path
+    target = path
+    if asked:
+        from urllib.parse import urlencode  # as above
+
+        target = f"{path}?{urlencode(asked)}"
     content = b"" if body is None else json.dumps(body).encode()
     head = (
         f"{method} {target} HTTP/1.1\r\nHost: orch\r\nConnection: close\r\n"

@@ -13,8 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from orchestrator.core.parse.terminal import printable
-
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _LEAD = re.compile(r" *(?:\w+ {2,}|\d+(?:\.|:) )?")
 """What stands in front of a line's text: blanks, a word of a card, a number."""
@@ -44,6 +42,10 @@ def now() -> float:
 
 def harmless(text: str, *, colour: bool = False) -> str:
     """Text from far away with nothing left that a terminal obeys, but colours where wanted."""
+    if text.isascii() and text.isprintable():
+        return text
+    from orchestrator.core.parse.terminal import printable  # its patterns take their time
+
     text = text.translate(_C1)
     if not colour or "\x1b" not in text:
         return printable(text)

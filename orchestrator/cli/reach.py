@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,24 @@ def connect(options: argparse.Namespace) -> Client:
         return running_client(location)
     except NoDaemon:
         return start(location)
+
+
+def begin(
+    options: argparse.Namespace, path: str, body: dict[str, Any]
+) -> tuple[Client, Iterator[dict[str, Any]]]:
+    """A client, and the messages of a request that needs no value of this environment.
+
+    The daemon is at work on it already while it is told of the values that it lacks.
+    """
+    location = location_of(options)
+    client = Client(daemon_socket(location))
+    try:
+        messages = client.stream("POST", path, body)
+    except NoDaemon:
+        client = start(location)
+        return client, client.stream("POST", path, body)
+    _pass_values(client)
+    return client, messages
 
 
 def warn_if_outdated(daemon: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
-from orchestrator.cli.reach import connect, warn_if_outdated
+from orchestrator.cli.reach import begin, connect, warn_if_outdated
 
 MAX_PATHS = 12
 
@@ -16,9 +16,9 @@ def deploy(options: argparse.Namespace) -> int:
     """Ship the jobs' packages; prints plan, progress and result. Never asks."""
     news = DeployNews(quiet=options.json)
     body = {"jobs": options.jobs, "dry_run": options.dry_run}
-    client = connect(options)
+    client, messages = begin(options, "/v1/deploy", body)
     warn_if_outdated(client.daemon)
-    for message in client.stream("POST", "/v1/deploy", body):
+    for message in messages:
         news.show(message)
     if options.json:
         output.print_json({"plans": news.plans, "deployed": news.deployed})

@@ -1,5 +1,6 @@
 """What the daemon tells of itself, of incidents in whole sentences, and of its sinks."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,7 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         inventory_error=parts.file.error,
         state_folder=str(parts.location.state_folder),
         started_at=parts.started_at,
-        outdated=parts.code.outdated(),
+        outdated=await asyncio.to_thread(parts.code.outdated),
         needs=parts.needs(),
         wants=wanted_names(inventory),
         sinks=sinks,

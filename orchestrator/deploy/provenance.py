@@ -7,6 +7,7 @@ import asyncio
 import getpass
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from orchestrator.probe import manifest as wire
@@ -48,6 +49,8 @@ class Provenance:
 async def describe(folder: str, *, inventory: str | None = None) -> Provenance:
     """The provenance of a package's folder as it is now; never fails for want of git."""
     by = f"{_user()}@{socket.gethostname()}"
+    if not _in_repository(Path(folder)):
+        return Provenance(by=by, inventory=inventory)
     head, status, diff = await asyncio.gather(
         _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
         _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", "."),
@@ -66,6 +69,11 @@ async def describe(folder: str, *, inventory: str | None = None) -> Provenance:
         diff=(diff or b"")[:MAX_DIFF_BYTES],
         inventory=inventory,
     )
+
+
+def _in_repository(folder: Path) -> bool:
+    """Whether it is worth asking git; it looks for the same name."""
+    return any((place / ".git").exists() for place in (folder, *folder.parents))
 
 
 def _user() -> str:
