@@ -40,6 +40,15 @@ def test_quiet_ends_a_complete_block_even_without_its_newline() -> None:
     assert engine.quiet() == []
 
 
+def test_what_was_told_in_a_silence_is_not_told_again() -> None:
+    """The block ends later, and its finding is known by then; a longer chain has another word."""
+    engine = Engine()
+    engine.feed(THREAD)
+    assert [item.thread for item in engine.quiet()] == ["drafter-1"]
+    assert engine.feed(b"step 2 loss 1.0\n") == engine.quiet() == []
+    assert [item.thread for item in engine.close().findings] == ["drafter-1"]
+
+
 def test_quiet_leaves_a_stack_without_its_exception_open() -> None:
     """A stack that is still being printed is not told before its exception is there."""
     engine = Engine()

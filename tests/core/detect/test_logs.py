@@ -157,6 +157,18 @@ def test_size_of_the_chunks_changes_nothing(size: int) -> None:
         assert engine.close() == diagnose([data]), name
 
 
+@pytest.mark.parametrize("size", [37, 900])
+def test_silence_within_a_line_or_a_message_changes_nothing(size: int) -> None:
+    """A pause tells what is there so far; the verdict is that of the log without pauses."""
+    for name in sorted(EXPECTED)[size % 5 :: 9]:
+        data = read(name)
+        engine = Engine()
+        for start in range(0, len(data), size):
+            engine.feed(data[start : start + size])
+            engine.quiet()
+        assert engine.close() == diagnose([data]), name
+
+
 HEALTHY = "".join(f"step {i} | loss {3 - i / 1000:.4f} | 11800 tok/s\n" for i in range(40))
 CAUGHT = (
     'Traceback (most recent call last):\n  File "/srv/app/train.py", line 88, in step\n'
