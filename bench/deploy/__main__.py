@@ -31,6 +31,7 @@ from tests.lab.lab import Lab
 CASES = {"small": (40, 600_000), "many": (5000, 20_000_000), "first": (400, 200_000_000)}
 """Name -> files, bytes in all."""
 
+SETTLE_S = 1.0
 CHANGE_RATIOS = (("orch deploy", "rsync fresh", 0.5), ("orch", "rsync ControlMaster", 1.0))
 FIRST_RATIOS = (("orch", "tar", 1.2),)
 """What is held against what, and what is aimed at."""
@@ -46,7 +47,8 @@ def write_package(folder: Path, *, files: int, total_bytes: int) -> None:
 
 
 async def timed(way: Way) -> float:
-    """Seconds of one go, with what was written before it on the disk already."""
+    """Seconds of one go, once what the goes before it began has ended and is on the disk."""
+    await asyncio.sleep(SETTLE_S)
     os.sync()
     begun = time.perf_counter()
     await way()

@@ -18,7 +18,7 @@ from orchestrator.link import Link
 from tests.lab.lab import Lab
 
 CONTAINER = "200"
-ORCH = (sys.executable, "-m", "orchestrator")
+ORCH = (str(Path(sys.executable).with_name("orch")),)
 Way = Callable[[], Awaitable[None]]
 
 
