@@ -49,6 +49,22 @@ def test_race_layout_runs_its_threads_under_the_rwlock(trainer: Callable[..., En
     assert "context 768" in ended.out
 
 
+def test_race_layout_counts_attention_that_ran_uncompiled_as_a_death() -> None:
+    """Past the graphs that are allowed of one function it is dense, silent and beyond any lock."""
+    code = (
+        "import trainer.race.naive as naive\n"
+        "naive.GRAPHS = 1\n"
+        "plan = naive.Plan(\n"
+        "    threads=1, steps=2, remedy='rwlock', compiled=True, cuda=False, seed=1)\n"
+        "print(naive.run(plan))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], env=clean_env(), capture_output=True,
+        text=True, timeout=240, check=True,
+    )  # fmt: skip
+    assert "flex attention ran uncompiled (dense)" in done.stdout.splitlines()[-1]
+
+
 def test_race_help_says_what_to_expect() -> None:
     """--help gives each remedy's measured rate."""
     argv = [sys.executable, "-m", "trainer", "--help"]
