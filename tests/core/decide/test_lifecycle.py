@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.core.decide.decision import HUMAN, STOP_ON, ActionKind
+from orchestrator.core.decide.incidents import told_of
 from orchestrator.core.decide.inputs import (
     Accepted,
     AckAsked,
@@ -311,3 +312,13 @@ def test_same_log_read_twice_decides_the_same() -> None:
         story.tell(crash("nccl_error", family=None))
     assert first.incidents[0].id == second.incidents[0].id
     assert [one.key for one in first.last.actions] == [one.key for one in second.last.actions]
+
+
+def test_what_fell_along_is_known_when_the_log_is_read_again() -> None:
+    """A daemon that starts anew, minutes later, opens no incident for a cascade that it knows."""
+    story = Story().running()
+    story.tell(seen("cuda_oom", ends="rank", fingerprint="v1:cuda_oom"))
+    story.tell(seen("nccl_error", ends="rank", family=None, fingerprint="v1:nccl"))
+    assert told_of(story.incidents) == {"v1:cuda_oom", "v1:nccl"}
+    story.tell(story.exited(1), crash("cuda_oom"))
+    assert told_of(story.incidents) == {"v1:cuda_oom", "v1:nccl"}
