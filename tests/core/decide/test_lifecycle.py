@@ -145,7 +145,7 @@ def test_traceback_of_a_living_process_is_no_incident() -> None:
 
 
 def test_a_hint_does_not_swallow_the_failure_that_it_hints_at() -> None:
-    """Compiled code was given up, says the log; the race of the same family is told all the same."""
+    """Compiled code was given up, says the log; the race of the same family is told still."""
     story = Story().running()
     story.tell(seen("silent_eager", ends=None, role=Role.DIAGNOSTIC, family="fx"))
     story.tell(seen("fx_trace_race", family="fx"))
