@@ -141,8 +141,10 @@ class Reader:
         self._recall()
         begin = max(0, self.log_offset - REPLAY_BYTES)
         found: list[Finding] = []
-        for _, chunk in self._store.logs.parts(self._run.id, self._run.attempt, begin):
-            found += self._engine.feed(chunk)
+        for offset, chunk in self._store.logs.parts(self._run.id, self._run.attempt):
+            old = max(0, min(len(chunk), begin - offset))
+            self._engine.pass_over(chunk[:old])  # counted, so that lines keep their numbers
+            found += self._engine.feed(chunk[old:])
         return found
 
     def _recall(self) -> None:
