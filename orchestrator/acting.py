@@ -15,7 +15,14 @@ from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Action, ActionKind, Policy
 from orchestrator.core.decide.inputs import BackoffOver, Input, Launched, LaunchFailed, StopDone
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import OrchError, PreflightRefused, StoreError, Unreachable
+from orchestrator.core.errors import (
+    AuthRefused,
+    HostKeyRefused,
+    OrchError,
+    PreflightRefused,
+    StoreError,
+    Unreachable,
+)
 from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Incident, Job, Release, Run
 from orchestrator.deploy.environment import fingerprint
@@ -127,11 +134,12 @@ class Actor:
                 if result is None:
                     await store.actions.done(action)
                 return result
-            except Unreachable as error:
-                logger.info("action.waits", extra={"action": action.key, "why": str(error)})
-                await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
-                delay_s = min(2 * delay_s, RETRY_MOST_S)
             except OrchError as error:
+                if _is_to_wait(action, error):
+                    logger.info("action.waits", extra={"action": action.key, "why": str(error)})
+                    await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
+                    delay_s = min(2 * delay_s, RETRY_MOST_S)
+                    continue
                 logger.warning("action.failed", extra={"action": action.key, "why": str(error)})
                 if isinstance(error, PreflightRefused):
                     return LaunchFailed(text=refusal(error.checks))
@@ -199,3 +207,10 @@ class Actor:
         checks = await preflight(stages.link, self._job, run, release, now=stages.clock.now())
         if not run.forced:
             require(checks)
+
+
+def _is_to_wait(action: Action, error: OrchError) -> bool:
+    """Whether an action is tried again; a stop also where we are not let in, for nothing ended."""
+    if action.kind is ActionKind.STOP and isinstance(error, HostKeyRefused | AuthRefused):
+        return True
+    return isinstance(error, Unreachable)

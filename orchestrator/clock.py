@@ -67,25 +67,21 @@ def second_of_day(unix: float) -> float:
     return moment.hour * 3600.0 + moment.minute * 60.0 + moment.second
 
 
-async def with_pauses(
-    items: AsyncIterator[T], seconds: float, *, once: bool = False
-) -> AsyncGenerator[T | None, None]:
-    """The items, and None whenever `seconds` pass without one; `once`: no second None in a row."""
-    paused = False
+async def with_pauses(items: AsyncIterator[T], seconds: float) -> AsyncGenerator[T | None, None]:
+    """The items, and None whenever `seconds` pass without one."""
     step: asyncio.Task[T] | None = None
     try:
         while True:
             step = step or asyncio.ensure_future(_next(items))
-            done, _ = await asyncio.wait({step}, timeout=None if paused and once else seconds)
+            done, _ = await asyncio.wait({step}, timeout=seconds)
             if not done:
-                paused = True
                 yield None
                 continue
             try:
                 item = step.result()
             except StopAsyncIteration:
                 return
-            paused, step = False, None
+            step = None
             yield item
     finally:
         if step is not None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestrator.clock import Clock, with_pauses
+from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Note
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
@@ -158,7 +158,7 @@ class Reader:
 
     async def events(self, follower: Follower) -> AsyncGenerator[Finding | Event, None]:
         """Findings and events of the attempt; every byte is stored before it is acknowledged."""
-        async for event in with_pauses(aiter(follower), QUIET_S, once=True):
+        async for event in follower.within(QUIET_S):
             match event:
                 case None:
                     findings = self._engine.quiet()

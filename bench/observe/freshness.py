@@ -1,17 +1,16 @@
 """How fresh a stored line is, and what that costs: one host, many containers, 10 lines/s each.
 
-    python -m bench.observe.freshness [CONTAINERS ...]       (default: 1 20 100; root, the lab)
+    python -m bench.observe.freshness [CONTAINERS ...] [--json]     (default: 1 20 100; root, lab)
 
 The containers are real, behind one sshd with its defaults, over a cable of its own; links,
-readers and store are the daemon's, in this one process, whose CPU and memory are counted. Prints
-one JSON object for each count of containers: line written -> stored in ms; CPU in parts of a core;
-bytes on the cable against bytes logged; seconds from a cable plugged in again to the first line
-stored. Last come the owner's own way and ControlMaster polling, on the same host: how many
-containers two cores could look at once a second.
+readers and store are the daemon's, in this one process, whose CPU and memory are counted. A column
+for each count of containers: line written -> stored in ms; CPU in parts of a core; bytes on the
+cable against bytes logged; seconds from a cable plugged in again to a line stored of every run.
+Last come the owner's own way and ControlMaster polling, on the same host: how many containers two
+cores could look at once a second. The daemon's own cost is bench.observe.cost's.
 """
 
 import asyncio
-import json
 import os
 import resource
 import statistics
@@ -26,6 +25,7 @@ from typing import Any
 
 import psutil
 
+from bench.observe.figures import show, wants_json
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import Host, Job, LinkState, Run, RunState, Target
 from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
@@ -175,12 +175,13 @@ async def _steady(lab: Lab, watched: dict[str, Watched]) -> dict[str, Any]:
         one.delays_s.clear()
         one.logged_bytes = 0
     probes = _probes(lab)
-    before, wire = _cpu_s([psutil.Process()]), _wire_bytes(lab)
+    before, wire, there = _cpu_s([psutil.Process()]), _wire_bytes(lab), _lab_cpu_s(lab)
     probes_before, begun = _cpu_s(probes), time.monotonic()
     await asyncio.sleep(MEASURED_S)
     passed_s = time.monotonic() - begun
     delays = sorted(delay for one in watched.values() for delay in one.delays_s)
     logged = sum(one.logged_bytes for one in watched.values())
+    cores = (_cpu_s([psutil.Process()]) - before + _lab_cpu_s(lab) - there) / passed_s
     return {
         "lines": len(delays),
         "lines_per_s": round(len(delays) / passed_s, 1),
@@ -191,6 +192,7 @@ async def _steady(lab: Lab, watched: dict[str, Watched]) -> dict[str, Any]:
         "daemon_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
         "probe_cores": round((_cpu_s(probes) - probes_before) / passed_s / len(probes), 4),
         "probe_mb": round(max(one.memory_info().rss for one in probes) / 1e6, 1),
+        "cores_a_container": round(cores / len(watched), 4),
         "wire_per_logged": round((_wire_bytes(lab) - wire) / logged, 2),
         "load": [round(one, 1) for one in os.getloadavg()],
     }
@@ -264,20 +266,27 @@ def _lab_cpu_s(lab: Lab) -> float:
 
 
 def main() -> None:
-    """Each count of containers in a lab of its own; then the other ways."""
+    """Each count of containers in a lab of its own, and the other ways beside a single one."""
+    as_json = wants_json()
+    rows: list[dict[str, Any]] = []
+    ways: list[dict[str, Any]] = []
     for count in [int(word) for word in sys.argv[1:]] or [1, 20, 100]:
         names = [str(200 + number) for number in range(count)]
         with tempfile.TemporaryDirectory() as folder:
-            _one_lab(names, Path(folder))
+            _one_lab(names, Path(folder), rows, ways)
+    if ways:
+        rows[0]["containers_at_1s_on_2_cores"] = int(2 / (rows[0]["cores_a_container"]))
+    show(rows, as_json=as_json)
+    show(ways, as_json=as_json)
 
 
-def _one_lab(names: list[str], folder: Path) -> None:
+def _one_lab(
+    names: list[str], folder: Path, rows: list[dict[str, Any]], ways: list[dict[str, Any]]
+) -> None:
     with Lab.start(containers=names, unprivileged=(), proxmox_cgroup=(), netns=True) as lab:
-        print(json.dumps(asyncio.run(measure(lab, folder))), flush=True)
+        rows.append(asyncio.run(measure(lab, folder)))
         if len(names) == 1:
-            for control_master in (False, True):
-                said = polling(lab, control_master=control_master, folder=folder)
-                print(json.dumps(said), flush=True)
+            ways += [polling(lab, control_master=one, folder=folder) for one in (False, True)]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Random faults while a run prints: nothing lost, nothing twice, nothing ended wrongly.
 
-    python -m bench.observe.soak [FAULTS [SEED]]             (default: 200 faults; root, the lab)
+    python -m bench.observe.soak [FAULTS [SEED]] [--json]    (default: 200 faults; root, the lab)
 
 Each fault is drawn from a seeded list: kill -9 of the daemon, of the probe, of the tmux server,
 of sshd; the cable cut and plugged in again; the container stopped and started (which ends its run
 as lost, and begins the next). At the end every run's stored log is compared with its file.
 """
 
-import json
 import os
 import random
 import signal
@@ -20,20 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.observe.cost import own_orch
+from bench.observe.figures import show, wants_json
+from tests.acceptance.conftest import Orch, lab_job
 from tests.lab.lab import Lab
 
 FAULTS = 200
 BETWEEN_S = (0.2, 2.0)
 CUT_S = (0.2, 8.0)
 SETTLED_WITHIN_S = 90.0
+LOG_LINES = 60
+"""Of the daemon, where something is wrong."""
 WEIGHTS = {"daemon": 4, "probe": 6, "tmux": 2, "sshd": 4, "cable": 4, "container": 1}
-
-
-class Orch:
-    """What the soak needs of `orch`: the fixture of the acceptance tests fits."""
-
-    def __init__(self, call: Callable[..., Any], read: Callable[..., Any]) -> None:
-        self.call, self.json = call, read
 
 
 @dataclass(slots=True)
@@ -68,7 +65,7 @@ class Soak:
         pid = self.orch.json("daemon", "status", check=None)["pid"]
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
-        self.orch.call("daemon", "start")
+        self.orch("daemon", "start")
 
     def _probe(self, _chance: random.Random) -> None:
         self._kill(" serve --generation")
@@ -117,7 +114,7 @@ class Soak:
     def _compare(self) -> dict[str, Any]:
         last = self.runs[-1]
         self._until(lambda: self._state(last) == "running", f"{last} is seen to run")
-        self.orch.call("stop", last)
+        self.orch("stop", last)
         total = 0
         for run in self.runs:
             view = self.orch.json("show", run)
@@ -126,7 +123,7 @@ class Soak:
             file = self.lab["200"].root / view["directory"].lstrip("/") / "attempt-1/output.log"
             # Read as text, `orch logs --raw` has its line ends made one.
             written = file.read_bytes().replace(b"\r\n", b"\n")
-            stored = self.orch.call("logs", run, "--raw").stdout.encode()
+            stored = self.orch("logs", run, "--raw").stdout.encode()
             assert stored == written, f"{run}: {len(stored)} bytes stored, {len(written)} written"
             total += len(written)
         return {
@@ -141,30 +138,20 @@ class Soak:
 
 def main() -> None:
     """A lab, a daemon of its own, and the faults."""
+    as_json = wants_json()
     faults = int(sys.argv[1]) if len(sys.argv) > 1 else FAULTS
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 20_26
     with tempfile.TemporaryDirectory(prefix="orch-") as name, Lab.start(netns=True) as lab:
-        orch = _own_orch(Path(name), lab)
+        orch = own_orch(Path(name), lab_job(lab, STEPS))
         try:
             begun = time.monotonic()
             found = Soak(lab, orch, seed).run(faults)
-            print(json.dumps({**found, "seconds": round(time.monotonic() - begun)}))
+            show([{**found, "seconds": round(time.monotonic() - begun)}], as_json=as_json)
+        except AssertionError:
+            print("\n".join(orch.log().splitlines()[-LOG_LINES:]), file=sys.stderr)
+            raise
         finally:
-            orch.call("daemon", "stop", check=None)
-
-
-def _own_orch(folder: Path, lab: Lab) -> Orch:
-    # The acceptance tests' orch, in folders of its own.
-    from tests.acceptance.conftest import Orch as Caller
-    from tests.acceptance.conftest import lab_job
-
-    homes = {"HOME": "h", "XDG_STATE_HOME": "s", "XDG_RUNTIME_DIR": "r", "XDG_CONFIG_HOME": "c"}
-    for part in homes.values():
-        (folder / part).mkdir(mode=0o700)
-    env = {**os.environ, **{key: str(folder / part) for key, part in homes.items()}}
-    (folder / "inventory.yaml").write_text(lab_job(lab, STEPS))
-    caller = Caller(folder=folder, env=env)
-    return Orch(caller, caller.json)
+            orch("daemon", "stop", check=None)
 
 
 STEPS = "python3 -m played steps --count 0 --pause 0.02"

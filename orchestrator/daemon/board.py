@@ -5,7 +5,7 @@ not read the store or decide anything.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 from orchestrator.api import messages
@@ -38,30 +38,51 @@ class Board:
         self._clock = clock
         # Starting at the time keeps a cursor of an earlier daemon below ours: it gets everything.
         self._start = int(clock.now() * 1000)
-        self.cursor = self._start
+        self._cursor = self._start
         self.bell = Bell()
         self._views: dict[str, dict[str, tuple[int, Any]]] = {kind: {} for kind in KINDS}
+        self._due: dict[tuple[str, str], Callable[[], Any]] = {}
+
+    @property
+    def cursor(self) -> int:
+        """That of the newest change."""
+        self._make_due()
+        return self._cursor
 
     def put(self, kind: str, key: str, view: Any) -> None:
         """Show a view; an equal one is no change."""
+        self._due.pop((kind, key), None)
         known = self._views[kind].get(key)
         if known is not None and known[1] == view:
             return
-        self.cursor += 1
-        self._views[kind][key] = (self.cursor, view)
+        self._cursor += 1
+        self._views[kind][key] = (self._cursor, view)
         self.bell.ring()
+
+    def renew(self, kind: str, key: str, make: Callable[[], Any]) -> None:
+        """A view has changed: it is made once somebody looks, which at each line is seldom."""
+        self._due[kind, key] = make
+        self.bell.ring()
+
+    def _make_due(self) -> None:
+        due, self._due = self._due, {}
+        for (kind, key), make in due.items():
+            self.put(kind, key, make())
 
     def drop(self, kind: str, key: str) -> None:
         """Show it no more; clients that follow see it gone at their next whole snapshot."""
+        self._due.pop((kind, key), None)
         self._views[kind].pop(key, None)
 
     def view(self, kind: str, key: str) -> Any | None:
         """The newest view, or None."""
+        self._make_due()
         known = self._views[kind].get(key)
         return known[1] if known else None
 
     def views(self, kind: str, since: int | None = None) -> list[Any]:
         """All views, or those that changed after a cursor."""
+        self._make_due()
         after = since if since is not None and since >= self._start else -1
         return [view for changed, view in self._views[kind].values() if changed > after]
 

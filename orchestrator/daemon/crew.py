@@ -67,6 +67,7 @@ class Crew:
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
         self._drives = drives
         self._gate = Gate(clock)
+        self._taking_up = asyncio.Lock()
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._bells: defaultdict[str, Bell] = defaultdict(Bell)
@@ -93,16 +94,18 @@ class Crew:
 
     async def take_up(self) -> None:
         """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
-        for run in await self._unfinished():
-            if run.id in self._members or not self._drives(run.host):
-                continue
-            job = await job_of(self._store, run, self._inventory())
-            if job is None:
-                logger.error("run.jobless", extra={"run": run.id, "job": run.job})
-                continue
-            if run.state is RunState.PENDING:
-                await self._forsake(run, job)
-                continue
+        async with self._taking_up:
+            for run in await self._unfinished():
+                if run.id not in self._members and self._drives(run.host):
+                    await self._take_up(run)
+
+    async def _take_up(self, run: Run) -> None:
+        job = await job_of(self._store, run, self._inventory())
+        if job is None:
+            logger.error("run.jobless", extra={"run": run.id, "job": run.job})
+        elif run.state is RunState.PENDING:
+            await self._forsake(run, job)
+        else:
             self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
 
     async def let_go(self) -> None:
@@ -140,12 +143,14 @@ class Crew:
 
     async def stop(self, run: Run, grace_s: float) -> dict[str, Any]:
         """A person's word: end the run; answers who was ended and when its GPUs were free."""
+        if run.id not in self._members:
+            await self.take_up()  # the inventory may have its target again
         member = self._members.get(run.id)
         if member is None:
             raise UsageError(
-                f"run {run.number} of {run.job} is not supervised: its job is no longer in the "
-                "inventory.",
-                remedy=f"Put the job {run.job} back, and stop it then.",
+                f"run {run.number} of {run.job} is not supervised: its target {run.target} is no "
+                "longer in the inventory.",
+                remedy=f"Put the target {run.target} back, and stop it then.",
             )
         member.tell(StopAsked(grace_s=grace_s))
         await asyncio.wait({self._tasks[run.id]})
@@ -294,9 +299,10 @@ class Crew:
     def _changed(self, run: str) -> None:
         member = self._members.get(run)
         if member is not None:
-            self._board.put("runs", run, self._live_view(member))
+            self._board.renew("runs", run, partial(self._live_view, member))
             for incident in member.view.incidents:
-                self._board.put("incidents", incident.id, incident_view(incident, member.view.run))
+                view = partial(incident_view, incident, member.view.run)
+                self._board.renew("incidents", incident.id, view)
         self._bells[run].ring()
 
     def _resolved(self, by: Run, incidents: tuple[Incident, ...]) -> None:

@@ -52,14 +52,26 @@ class Duties:
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(heart.run(), name="heartbeat")
-            tasks.create_task(self._follow(), name="follow sinks")
+            tasks.create_task(self._follow(), name="follow inventory")
             tasks.create_task(self._prune(), name="prune")
             tasks.create_task(self._remind(), name="remind")
 
     async def _follow(self) -> None:
+        digest = self.file.current().digest
         while True:
-            self.outbox.follow(self.rack.sinks(self.file.current().alerts.sinks))
+            inventory = self.file.current()
+            self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
+            if inventory.digest != digest:
+                digest = inventory.digest
+                await self._take_up()
             await self.clock.sleep(FOLLOW_EVERY_S)
+
+    async def _take_up(self) -> None:
+        """A run whose target was gone, and is there again, is watched again."""
+        try:
+            await self.crew.take_up()
+        except StoreError as error:
+            logger.warning("runs.not_taken_up", extra={"why": str(error)})
 
     async def _remind(self) -> None:
         told: dict[str, int] = {}

@@ -62,16 +62,40 @@ class _Queue:
         """A frame is about to be handed to the subscriber."""
 
     async def __aiter__(self) -> AsyncIterator[Frame]:
+        async for frame in self.within(None):
+            if frame is not None:
+                yield frame
+
+    async def within(self, quiet_s: float | None) -> AsyncIterator[Frame | None]:
+        """The frames, and None once whenever `quiet_s` pass without one (None: never)."""
+        quiet = False
         while not self._closed and not self.over:
             if self._frames:
                 frame = self._frames.popleft()
                 self._taken(frame)
+                quiet = False
                 yield frame
             elif self._problem is not None:
                 raise self._problem
-            else:
-                self._stirred.clear()
-                await self._stirred.wait()
+            elif await self._stirs(None if quiet else quiet_s):
+                quiet = False
+            elif not quiet:
+                quiet = True
+                yield None
+
+    async def _stirs(self, within_s: float | None) -> bool:
+        """Wait for news; False where there was none in time."""
+        self._stirred.clear()
+        # A timer is a tenth of the work that a task with a deadline is, for each line of a log.
+        late = (
+            asyncio.get_running_loop().call_later(within_s, self._stirred.set) if within_s else None
+        )
+        try:
+            await self._stirred.wait()
+        finally:
+            if late is not None:
+                late.cancel()
+        return bool(self._frames) or self._closed or self._problem is not None
 
 
 class Feed(_Queue):

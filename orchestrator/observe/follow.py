@@ -70,7 +70,16 @@ class Follower:
         await self._watch.close()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        async for frame in self._watch:
+        async for event in self.within(None):
+            if event is not None:
+                yield event
+
+    async def within(self, quiet_s: float | None) -> AsyncIterator[Event | None]:
+        """The events, and None once whenever `quiet_s` pass without one (None: never)."""
+        async for frame in self._watch.within(quiet_s):
+            if frame is None:
+                yield None
+                continue
             for event in self._events(frame):
                 yield event
 

@@ -13,13 +13,22 @@ from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
 TRUNCATED = "truncated"
 ROTATED = "rotated"
 DISK_FULL = "disk_full"
+PACE_S = 0.05
+"""Between two frames of a stream that is read to its end: a program that prints a thousand short
+lines a second costs the frames of twenty. What comes after a pause goes at once."""
 
 
 class Follower:
     """One stream of a watch; `offset` is where the next byte is read in the file."""
 
     def __init__(
-        self, stream: str, path: str, offset: int, *, gaps_path: str | None = None
+        self,
+        stream: str,
+        path: str,
+        offset: int,
+        *,
+        gaps_path: str | None = None,
+        pace_s: float = PACE_S,
     ) -> None:
         self._stream = stream
         self._path = path
@@ -35,6 +44,8 @@ class Follower:
         """Whether there may be bytes that were not read yet."""
         self.final = False
         """Whether nothing tells of further bytes, so that only an empty read is the end."""
+        self._pace_s = pace_s
+        self._not_before = 0.0
 
     @property
     def window_open(self) -> bool:
@@ -44,7 +55,12 @@ class Follower:
     @property
     def ready(self) -> bool:
         """Whether `step` would do something."""
-        return self.more and self.window_open
+        return self.more and self.window_open and self.wait_s == 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until bytes may go, if there are any."""
+        return 0.0 if self.final else max(0.0, self._not_before - time.monotonic())
 
     def acknowledge(self, offset: int) -> None:
         """The daemon has stored everything before `offset`."""
@@ -79,6 +95,8 @@ class Follower:
             self._size = max(self._size, self.offset)
             # Whoever writes the next bytes wakes us; looking again at once doubles the work.
             self.more = self.final or len(chunk) == room
+            if not self.more:
+                self._not_before = time.monotonic() + self._pace_s
         elif not frames:
             frames = self._at_end()
         return frames

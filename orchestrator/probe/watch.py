@@ -137,6 +137,12 @@ class Watch:
         return bool(self._news) or self._ended or any(s.ready for s in self._streams.values())
 
     @property
+    def wait_s(self) -> float | None:
+        """Seconds until a stream that has bytes may send them; None where none waits for that."""
+        waits = [s.wait_s for s in self._streams.values() if s.more and s.window_open]
+        return min(waits, default=None)
+
+    @property
     def _ended(self) -> bool:
         known = self._record is not None or self._gone is not None
         return known and not self.over and not any(s.more for s in self._streams.values())

@@ -80,8 +80,11 @@ class Watches:
 
     @property
     def next_at(self) -> float | None:
-        """When to look at files that nothing tells of, on the monotonic clock."""
-        return self._next_look if self._watches else None
+        """When to look at files that nothing tells of, or to go on, on the monotonic clock."""
+        if not self._watches:
+            return None
+        waits = [w for watch in self._watches.values() if (w := watch.wait_s) is not None]
+        return min([self._next_look, *(time.monotonic() + wait for wait in waits)])
 
     def look(self, now: float) -> None:
         """Pokes and inotify can be missed (a full pipe, a limit); a look every so often cannot."""

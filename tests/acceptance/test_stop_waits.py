@@ -1,0 +1,56 @@
+"""A stop that cannot be done yet is done once it can: the target is back, or lets us in again."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import MakeOrch, lab_job, local_job
+from tests.lab.lab import Lab
+
+STEPS = "python3 -m played steps --count 0 --pause 0.2"
+
+
+def test_target_that_comes_back_into_the_inventory(make_orch: MakeOrch, short_folder: Path) -> None:
+    """A run whose target is gone is not stopped, and says why; with the target it is watched."""
+    orch = make_orch(local_job(short_folder, STEPS))
+    file = orch.folder / "inventory.yaml"
+    whole = file.read_text()
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "running")
+    orch("daemon", "stop")
+    file.write_text(
+        whole.replace("  local: {", "  other: {").replace("target: local", "target: other")
+    )
+    orch("daemon", "start")
+    refused = orch("stop", run, check=None)
+    assert refused.returncode == 2
+    assert "its target local is no longer in the inventory" in refused.stderr
+    seen = orch.json("show", run)
+    file.write_text(whole)
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > seen["log_bytes"])
+    orch("stop", run)
+    assert orch.json("show", run)["state"] == "stopped"
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+def test_stop_while_the_host_key_is_refused(
+    make_orch: MakeOrch, lab: Lab, short_folder: Path
+) -> None:
+    """A stop that meets a changed host key ends the run once the key is trusted again."""
+    known, trusted = short_folder / "known_hosts", lab.host.known_hosts.read_text()
+    known.write_text(trusted)
+    orch = make_orch(lab_job(lab, STEPS).replace(str(lab.host.known_hosts), str(known)))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "running")
+    known.write_text("")
+    lab.host.kill_sshd()
+    lab.host.start_sshd()
+    orch.until(lambda: orch.json("show", run)["link"] == "unreachable")
+    stopping = orch.start("stop", run)
+    orch.until(lambda: "action.waits" in orch.log())
+    assert orch.json("show", run)["state"] == "stopping"
+    known.write_text(trusted)
+    said, _ = stopping.communicate(timeout=90)
+    assert stopping.returncode == 0, said
+    assert orch.json("show", run)["state"] == "stopped"
