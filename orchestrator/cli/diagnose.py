@@ -50,7 +50,8 @@ def chunks_of(file: str) -> Iterator[bytes]:
             yield from _pieces(log)
     except OSError as error:
         raise UsageError(
-            f"{file}: {error.strerror}.", remedy="Give a log, or - for stdin."
+            f"{file}: {error.strerror}.",
+            remedy="Give a log, or - for stdin; of a run `orch explain RUN` tells.",
         ) from error
 
 

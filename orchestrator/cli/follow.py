@@ -130,6 +130,8 @@ class Follower:
             "GET", f"/v1/runs/{quoted(self._run)}/follow", query=query
         ):
             if message["kind"] in {"log", "gap"}:
+                if self._at is not None and message["attempt"] > self._at[0]:
+                    yield {"kind": "attempt", "attempt": message["attempt"]}
                 end = message.get("end", message["offset"] + message.get("size", 0))
                 self._at = (message["attempt"], end)
             elif message["kind"] == "run":
@@ -183,6 +185,8 @@ def _show_incident(
 
 
 def _remark(message: Mapping[str, Any]) -> str:
+    if message["kind"] == "attempt":
+        return f"[orch: attempt {message['attempt']} begins]"
     if message["kind"] == "gap":
         size = output.size(message["size"])
         return f"[orch: {size} of output are lost: {output.harmless(message['reason'])}]"

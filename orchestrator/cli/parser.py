@@ -22,7 +22,9 @@ from orchestrator.cli.options import MORE, moment
 from orchestrator.cli.options_itself import ITSELF
 from orchestrator.cli.options_reach import REACH, add_target
 
-EXIT_CODES = """\
+EPILOG = """\
+with no command, on a terminal: the dashboard
+
 exit codes: 0 ok; 1 own failure; 2 usage or configuration; 3 a critical finding; 4 a host could
 not be seen; 100 run failed; 102 no such run; 103 run stopped; 124 timeout; 130 interrupted"""
 
@@ -33,7 +35,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print usage and the message, and leave with 2."""
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {message}{self._missing(message)}\n")
+
+    def _missing(self, message: str) -> str:
+        """What to write where a word was left out: what may stand there, or where that is told."""
+        if not message.startswith("the following arguments are required"):
+            return ""
+        named = message.rpartition(": ")[2].split(", ")
+        for action in self._actions:
+            if action.metavar == named[0] and action.help:
+                return f" ({action.help})"
+        return f"; `{self.prog} --help` lists them"
 
 
 class _Version(argparse.Action):
@@ -153,7 +165,9 @@ def _diagnose(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS: dict[str, Command] = {
     "deploy": Command("ship", "deploy", "ship the package; plan first", _deploy),
-    "run": Command("launch", "run", "preflight, launch and follow a job", _launch, takes_rest=True),
+    "run": Command(
+        "launch", "run", "deploy what changed, check, launch and follow", _launch, takes_rest=True
+    ),
     "stop": Command("stop", "stop", "end a run and what is left of it", _stop),
     "rollback": Command("ship", "rollback", "go back to an earlier release", _rollback),
     "status": Command("status", "status", "targets, runs and open incidents", _status),
@@ -179,7 +193,7 @@ def build_parser(only: str | None = None) -> Parser:
     parser = Parser(
         prog="orch",
         description="Deploy, launch, watch and diagnose training runs in remote containers.",
-        epilog=EXIT_CODES,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -207,7 +221,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error(f"there is no command {command!r}{_nearest(command)}")
     options, unknown = parser.parse_known_args(words)
     if unknown:
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        words_of_the_program = "; what is meant for the program goes behind --"
+        options.parser.error(
+            f"unrecognized arguments: {' '.join(unknown)}"
+            f"{words_of_the_program if options.takes_rest else ''}"
+        )
     if rest and not options.takes_rest:
         options.parser.error("this command takes nothing after --")
     options.rest = rest
@@ -251,6 +269,8 @@ def _add_commands(
             _add_commands(added, command.parts, required=True)
             continue
         command.add(added)
+        if command.takes_rest:
+            added.epilog = "words behind -- go to the program"
         added.set_defaults(
             module=command.module,
             function=command.function,

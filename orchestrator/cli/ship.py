@@ -116,5 +116,8 @@ def rollback(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        output.say(f"{said['job']}: release {said['current']} is the current one again")
+        output.say(
+            f"{said['job']}: release {said['current']} is the current one again",
+            f"`orch run --no-deploy {said['job']}` keeps it; a plain one deploys your folder",
+        )
     return 0

@@ -117,6 +117,9 @@ def ps(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(found)
         return 0
+    if not found["runs"]:
+        output.say("no runs yet; `orch run` starts one")
+        return 0
     moment = output.now()
     output.say(*output.table(RUN_HEADS.split(), [run_row(run, moment) for run in found["runs"]]))
     return 0

@@ -31,6 +31,8 @@ def verdict_lines(
     if verdict.get("exception"):
         shown = verdict["exception"]
         lines.append(f"  raised  {shown['type']}: {shown['message']}")
+    elif (seen := verdict.get("text")) and seen != verdict.get("cause"):
+        lines += _wrapped("  seen    ", seen)
     if place:
         lines.append(f"  at      {_frame(place)}")
     if deepest and deepest != place:

@@ -95,17 +95,22 @@ def _target(one: Found) -> list[str]:
 def _job(first: Found, package: str | None) -> list[str]:
     session = (first.survey.sessions or ("train",))[0]
     shown = package or "trainer"
+    gpus = "gpus_idle: true, " if first.survey.gpus else ""
     return [
         "# jobs:",
         "#   train:",
         f"#     target: {target_name(first.target)}",
-        f"#     package: {shown}              # the folder that is shipped; .gitignore is obeyed",
+        f"#     package: {shown:<20} # the folder that is shipped; .gitignore is obeyed",
         "#     workdir: /srv/orch/train      # on the target; releases and runs live here",
-        f"#     command: python3 -m {shown}",
-        f"#     session: {session}            # `tmux attach -t {session}` there shows the run",
-        "#     watch: {output_within: 10m, stop_on: [thread_death]}",
-        "#     preflight: {gpus_idle: true, min_free_disk: 50GiB}",
-        "#     secrets: [HF_TOKEN]           # names of variables, never values",
+        f"#     command: python3 -m {shown:<10} # or `python3 train.py`: run inside that folder",
+        f"#     session: {session:<20} # `tmux attach -t {session}` there shows the run",
+        "#     watch:",
+        "#       output_within: 10m          # silence that long, and a second witness, is a hang",
+        "#       stop_on: [thread_death]",
+        "#       # what a program prints, where it writes no metrics.jsonl:",
+        r"#       # metrics: {step: 'step[ =:]+(?P<value>\d+)', loss: 'loss[ =:]+(?P<value>\S+)'}",
+        f"#     preflight: {{{gpus}min_free_disk: 5GiB}}",
+        "#     # secrets: [HF_TOKEN]         # names of variables, never values",
         "#     restart: {on: [infra, cuda_ecc], max_attempts: 3, within: 6h, backoff: 30s}",
     ]
 

@@ -175,7 +175,7 @@ def _require_secrets(parts: Parts, job: Job) -> None:
         names = ", ".join(missing)
         raise UsageError(
             f"The job {job.name} needs {names}, and no value was found.",
-            remedy="Set it where you call orch, or in $XDG_CONFIG_HOME/orch/env (mode 0600).",
+            remedy="Set it where you call orch, or in ~/.config/orch/env (mode 0600).",
         )
 
 

@@ -87,7 +87,8 @@ def test_file_that_is_not_there_is_2(logs: Path, orch: Orch) -> None:
     ran = orch("diagnose", "nope.log")
     assert (ran.code, ran.err) == (
         2,
-        "orch: nope.log: No such file or directory. Give a log, or - for stdin.\n",
+        "orch: nope.log: No such file or directory. Give a log, or - for stdin;"
+        " of a run `orch explain RUN` tells.\n",
     )
 
 

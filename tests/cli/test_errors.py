@@ -144,3 +144,17 @@ def test_a_host_that_is_not_reached_is_not_said_to_be_tried_again(
     assert ran.code == 4
     assert "cannot be reached" in ran.err
     assert "tried again" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("show",), "required: RUN (an id, a unique prefix, a job (its newest run), @1 or -1"),
+        (("rollback",), "required: JOB; `orch rollback --help` lists them"),
+        (("silence",), "required: COMMAND; `orch silence --help` lists them"),
+        (("run", "--steps", "5"), "--steps; what is meant for the program goes behind --"),
+    ],
+)
+def test_wrong_words_say_what_to_write(words: tuple[str, ...], said: str, orch: Orch) -> None:
+    """A word that lacks is told with what may stand there, a program's with where it goes."""
+    assert said in orch(*words).err

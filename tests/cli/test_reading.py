@@ -307,3 +307,9 @@ def test_status_since_tells_the_next_cursor(canned: CannedBackend, orch: Orch) -
 def test_logs_tail_is_the_long_name_of_n(canned: CannedBackend, orch: Orch) -> None:
     """As `docker logs` and `kubectl logs` call it."""
     assert orch("logs", "@1", "--tail", "1").out == orch("logs", "@1", "-n", "1").out == "end\n"
+
+
+def test_no_runs_are_said(canned: CannedBackend, orch: Orch) -> None:
+    """An empty list says how to fill it, rather than showing heads above nothing."""
+    canned.documents["runs"] = {"runs": []}
+    assert orch("ps").out == "no runs yet; `orch run` starts one\n"

@@ -162,7 +162,7 @@ def test_detached_run_can_be_waited_for(job: str) -> None:
 
 def test_daemon_killed_in_the_middle_costs_no_line(job: str) -> None:
     """kill -9 of the daemon: `orch run` goes on with a new one, each line once, and exits 0."""
-    process = spawn("run", "--", "--slow")
+    process = spawn("run", "--", "--slow", bufsize=0)  # what was read ahead would be lost below
     assert process.stdout is not None
     seen = []
     for line in process.stdout:

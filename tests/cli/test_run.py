@@ -306,3 +306,27 @@ def test_live_view_on_a_terminal(canned: CannedBackend) -> None:
         assert terminal.process.wait(timeout=DEADLINE_S) == 130
     finally:
         terminal.close()
+
+
+def test_a_restart_is_told_where_it_begins(canned: CannedBackend, orch: Orch) -> None:
+    """Between the lines of two attempts stands which one begins."""
+    canned.streams["follow"] = [
+        log_message(b"first\n"),
+        log_message(b"second\n", attempt=2),
+        {"kind": "end", "run": run_view()},
+    ]
+    assert "first\n[orch: attempt 2 begins]\nsecond\n" in orch("run").out
+
+
+def test_a_finding_without_an_exception_says_what_was_seen(
+    canned: CannedBackend, orch: Orch
+) -> None:
+    """Which rule does not hold is told with the incident, not only by `explain`."""
+    seen = "step>=20: loss<6: loss is 23.0 at step 22"
+    finding = {"text": seen, "cause": "A rule does not hold.", "next_steps": []}
+    one = incident_view(signature="expectation_failed", title="Not as expected", finding=finding)
+    canned.streams["follow"] = [
+        {"kind": "incident", "incident": one},
+        {"kind": "end", "run": run_view()},
+    ]
+    assert f"  seen    {seen}\n" in orch("run").out

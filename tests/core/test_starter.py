@@ -90,3 +90,15 @@ def test_the_first_inventory_says_what_was_found() -> None:
 def test_a_host_gets_a_name(word: str, name: str) -> None:
     """What an address has and a name may not becomes a dash."""
     assert name_of(word) == name
+
+
+def test_a_machine_without_gpus_is_not_asked_for_idle_ones() -> None:
+    """A job that is uncommented as it stands must not be refused for what the machine has not."""
+    local = find_target("local", None, ())
+    assert "gpus_idle" not in starter(
+        [Found(target=local, survey=Survey())], package="toy", daemon="here"
+    )
+    seen = Survey(gpus=("H100",))
+    assert "gpus_idle: true" in starter(
+        [Found(target=local, survey=seen)], package="toy", daemon="here"
+    )
