@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 INCIDENT_HELP = "an id, a prefix, or a RUN (its newest incident)"
-RUN_HELP = "an id, a unique prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
+RUN_HELP = "an id, its number or prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
 
 KINDS = {
     "RUN": "runs",

@@ -84,7 +84,9 @@ def _secrets(parts: Parts) -> list[Check]:
                     name=f"secret {name}",
                     ok=known,
                     text=f"{job.name} needs {name}: {'known' if known else 'no value found'}",
-                    remedy=None if known else "Set it where you call orch, or in ~/.config/orch/env.",
+                    remedy=None
+                    if known
+                    else "Set it where you call orch, or in ~/.config/orch/env.",
                 )
             )
     return checks

@@ -167,8 +167,22 @@ def find_run(connection: Connection, words: str) -> Run:
         raise NoSuchRun(
             f"{words} is the beginning of several runs: {names}{more}.", remedy="Say more of it."
         )
+    numbered = _numbered(connection, words)
+    if len(numbered) == 1:
+        return numbered[0]
+    if numbered:
+        names = ", ".join(run.id for run in numbered)
+        raise NoSuchRun(f"Several jobs have a run {words}: {names}.", remedy="Say which.")
     near = near_names(connection, words)
     raise NoSuchRun(f"There is no run {words}.", remedy=f"{near}`orch ps -a` lists all runs.")
+
+
+def _numbered(connection: Connection, words: str) -> list[Run]:
+    """The runs that a bare number means, as in `same as run 3`: one of each job at most."""
+    if not (words.isascii() and words.isdigit() and len(words) < 10):
+        return []
+    query = select(tables.runs).where(tables.runs.c.number == int(words)).order_by(_NEWEST_FIRST)
+    return [run_of(row) for row in connection.execute(query).mappings()]
 
 
 def near_names(connection: Connection, words: str) -> str:

@@ -149,7 +149,7 @@ def test_a_host_that_is_not_reached_is_not_said_to_be_tried_again(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("show",), "required: RUN (an id, a unique prefix, a job (its newest run), @1 or -1"),
+        (("show",), "required: RUN (an id, its number or prefix, a job (its newest run), @1 or -1"),
         (("rollback",), "required: JOB; `orch rollback --help` lists them"),
         (("silence",), "required: COMMAND; `orch silence --help` lists them"),
         (("run", "--steps", "5"), "--steps; what is meant for the program goes behind --"),

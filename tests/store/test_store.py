@@ -32,7 +32,7 @@ async def test_numbers_count_for_each_job(store: Store) -> None:
 
 
 async def test_words_of_run(store: Store) -> None:
-    """A RUN is an id, a job's newest, `@N` or `-N` newest, or a unique prefix."""
+    """A RUN is an id, a job's newest, `@N` or `-N` newest, a unique prefix, or a number."""
     for job in ("dflash", "dflash", "eagle"):
         await store.runs.create(draft(job))
     expected = {
@@ -43,6 +43,7 @@ async def test_words_of_run(store: Store) -> None:
         "@3": "dflash-1",
         "-2": "dflash-2",
         "ea": "eagle-1",
+        "2": "dflash-2",
     }
     found = {words: (await store.runs.find(words)).id for words in expected}
     assert found == expected
@@ -54,6 +55,7 @@ async def test_words_of_run(store: Store) -> None:
         ("@9", "There is no run @9: there are 2."),
         ("@0", "There is no run @0"),
         ("dfl", "beginning of several runs: dflash-2, dflash-1"),
+        ("7", "There is no run 7."),
         ("nope", "There is no run nope."),
         ("%", "There is no run %."),
         ("", "There is no run ."),
@@ -325,3 +327,11 @@ async def test_quiet_hours_make_a_delivery_due_later(store: Store) -> None:
     await store.apply(Decision(run=run, incidents=(incident(run.id),), outgoing=(later,)))
     (one,) = await store.deliveries.pending()
     assert one.next_at == 4_000_000_000.0 > one.created_at
+
+
+async def test_a_number_that_two_jobs_have_is_asked_for(store: Store) -> None:
+    """`1` alone means a run only where one job has a run 1."""
+    for job in ("dflash", "eagle"):
+        await store.runs.create(draft(job))
+    with pytest.raises(NoSuchRun, match="Several jobs have a run 1: eagle-1, dflash-1"):
+        await store.runs.find("1")
