@@ -6,7 +6,7 @@ runtime prints before are skipped, up to a limit.
 
 import asyncio
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.core.command import Command
@@ -20,6 +20,7 @@ from orchestrator.transport.base import Channel, Transport
 from orchestrator.transport.running import printable
 
 NOISE_LIMIT_BYTES = 256 * 1024
+ANSWER_FIRST_S = 8.0
 
 PYTHONS = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 
@@ -41,6 +42,14 @@ class Patience:
     """A connection through a chain of jumps included."""
     answer_s: float = 30.0
     push_s: float = 120.0
+
+    def after(self, failures: int) -> "Patience":
+        """For the next attempt: the first ones wait for an answer less long.
+
+        A way into a container that was just being stopped hangs, and is not worth half a minute;
+        a host that is that slow gets its half minute at the third attempt.
+        """
+        return replace(self, answer_s=min(self.answer_s, ANSWER_FIRST_S * 2**failures))
 
 
 class NoPython(RemoteCommandFailed):

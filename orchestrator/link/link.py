@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.core.model import LinkState, Target
-from orchestrator.link.boot import NoPython, boot
+from orchestrator.link.boot import NoPython, Patience, boot
 from orchestrator.link.feeds import Feed, Watch
 from orchestrator.link.package import ProbePackage, probe_package
 from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
@@ -23,7 +23,8 @@ from orchestrator.probe.frames import TOKEN_SHIFT, Frame
 from orchestrator.transport.base import Transport
 
 BACKOFF_FIRST_S = 0.5
-BACKOFF_MOST_S = 30.0
+BACKOFF_MOST_S = 15.0
+"""Nobody tells of a container that is started again; the host itself is knocked at (door.py)."""
 _STEADY_S = 10.0
 """A probe that lived this long was no failed attempt: the back-off starts over."""
 
@@ -62,6 +63,8 @@ class Link:
         self._seen_at: float | None = None
         self._hello: Frame | None = None
         self._generation = 0
+        self._failures = 0
+        """Attempts in a row that came to no probe."""
         self._readers: list[StateReader] = []
         self._watches: dict[str, Watch] = {}
         self._feeds: list[Feed] = []
@@ -269,7 +272,9 @@ class Link:
         try:
             probe = await self._begin_life()
         except TargetError as exc:
+            self._failures += 1
             return exc
+        self._failures = 0
         living = asyncio.create_task(probe.live(), name=f"probe {self.target.name}")
         try:
             probe.on_late = lambda: self._set_state(_state_of(probe))
@@ -304,6 +309,9 @@ class Link:
             generation=self._generation,
             key=key,
             bulk=bulk,
+            patience=Patience()
+            if bulk or self._hello is None
+            else Patience().after(self._failures),
         )
         return ProbeChannel(self.target.name, booted, self._clock, on_frame)
 

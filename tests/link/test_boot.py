@@ -181,3 +181,10 @@ async def test_silence(silent: FakeTransport) -> None:
     patience = Patience(answer_s=0.05)
     with pytest.raises(Unreachable, match=r"the shell there gives no answer within 0\.05 s"):
         await boot(TARGET, silent, PACKAGE, generation=1, key="k", patience=patience)
+
+
+def test_patience_grows_with_failures() -> None:
+    """A way in that hangs is left soon at first, and a slow host gets its time in the end."""
+    waits = [Patience().after(failures).answer_s for failures in range(5)]
+    assert waits == [8.0, 16.0, 30.0, 30.0, 30.0]
+    assert Patience(answer_s=0.05).after(0).answer_s == 0.05
