@@ -180,6 +180,8 @@ class Job:
     """Releases that `prune` leaves."""
     adopts: Adoption | None = None
     """None, but where a run was adopted."""
+    retold: bool = False
+    """Of a run that was rebuilt and had ended before: what is found of it was told long ago."""
 
     @property
     def target(self) -> Target:

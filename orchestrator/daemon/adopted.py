@@ -1,4 +1,4 @@
-"""The job of an adopted run: the inventory's where its session is that job's, else one of its own.
+"""The job of a stored run: the inventory's, that of an adoption, or one that is only watched.
 
 Owns what is kept of an adoption, so that a daemon that starts anew finds the same job.
 """
@@ -52,6 +52,15 @@ async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
     said = await store.values.get(_key(run))
     if said is not None:
         return job_for(said, inventory)
+    job = _declared(run, inventory)
+    again = await store.values.get(rebuilt_key(run.id))
+    if job is None or again is None:
+        return job
+    # Its arguments and its environment are lost: it cannot be launched as it was.
+    return replace(job, restart=RestartPolicy(), retold=bool(again["ended"]))
+
+
+def _declared(run: Run, inventory: Inventory) -> Job | None:
     job, target = inventory.jobs.get(run.job), inventory.targets.get(run.target)
     if target is None:
         return None
@@ -65,6 +74,11 @@ async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
         workdir=str(PurePosixPath(run.directory).parent.parent),
         session=run.session,
     )
+
+
+def rebuilt_key(run: str) -> str:
+    """Where it is kept that a run is known from its target alone."""
+    return f"rebuilt.{run}"
 
 
 def _key(run: Run) -> str:

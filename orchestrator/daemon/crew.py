@@ -23,6 +23,7 @@ from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import (
+    AlertsSpec,
     Incident,
     IncidentState,
     Inventory,
@@ -100,6 +101,7 @@ class Crew:
                     await self._take_up(run)
 
     async def _take_up(self, run: Run) -> None:
+        self._store.logs.claim(run.id, run.uid)
         job = await job_of(self._store, run, self._inventory())
         if job is None:
             logger.error("run.jobless", extra={"run": run.id, "job": run.job})
@@ -134,6 +136,7 @@ class Crew:
 
     async def begin(self, run: Run, job: Job) -> None:
         """Store a new run's first decision, its launch, and give it a supervisor."""
+        self._store.logs.claim(run.id, run.uid)
         view = await self._store.view(run.id)
         decision = decide(view, Accepted(), await self._policy(job), self._clock.now())
         await self._store.apply(decision)
@@ -214,6 +217,12 @@ class Crew:
         if task is not None and run.state.ended:
             await asyncio.wait({task}, timeout=within_s)
 
+    async def over(self, run: str, within_s: float) -> None:
+        """Wait, for a while, until a run has ended and nothing is done for it any more."""
+        task = self._tasks.get(run)
+        if task is not None:
+            await asyncio.wait({task}, timeout=within_s)
+
     def bell(self, run: str) -> Bell:
         """Rings whenever the run has something new."""
         return self._bells[run]
@@ -289,7 +298,7 @@ class Crew:
         quiet_s = quiet_for_s(alerts.quiet_hours, second_of_day(now))
         return Policy(
             job=job,
-            alerts=alerts,
+            alerts=AlertsSpec() if job.retold else alerts,
             silences=silences,
             quiet_until=None if quiet_s is None else now + quiet_s,
         )

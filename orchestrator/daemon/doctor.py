@@ -9,6 +9,7 @@ from orchestrator.core.errors import Check
 from orchestrator.daemon.doctor_targets import ssh_checks, target_checks
 from orchestrator.daemon.machine_checks import machine_checks
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.rebuilding import KEY as REBUILDING
 
 FREE_BYTES = 1024**3
 
@@ -19,6 +20,7 @@ async def doctor(parts: Parts) -> dict[str, Any]:
         _inventory(parts),
         _disk(parts),
         *_store(parts),
+        *await _rebuilt(parts),
         *_secrets(parts),
         *await _sinks(parts),
     ]
@@ -72,6 +74,27 @@ def _store(parts: Parts) -> list[Check]:
             )
         )
     return checks
+
+
+async def _rebuilt(parts: Parts) -> list[Check]:
+    """Where a database was lost: where it is now, and whether its runs are back."""
+    lost = await parts.store.values.get(REBUILDING)
+    if lost is None:
+        return []
+    asked = "its runs are back" if lost["done"] else "targets are still asked for its runs"
+    return [
+        Check(
+            name="database",
+            ok=bool(lost["done"]),
+            text=f"{_how(lost['aside'])}; {asked}",
+            remedy=None if lost["done"] else "See that every target can be reached.",
+            critical=False,
+        )
+    ]
+
+
+def _how(aside: str | None) -> str:
+    return f"it was damaged and is kept as {aside}" if aside else "it had lost runs"
 
 
 def _secrets(parts: Parts) -> list[Check]:

@@ -11,10 +11,10 @@ from orchestrator.core.model import Inventory
 logger = logging.getLogger(__name__)
 
 
-def read_inventory(path: Path) -> Inventory:
-    """The inventory in a file; InventoryError with every problem of it."""
+def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
+    """The inventory in a file, or `content` in its place; InventoryError with every problem."""
     return parse_inventory(
-        path.read_bytes(),
+        path.read_bytes() if content is None else content,
         path=str(path),
         folder=str(path.parent),
         exists=lambda folder: Path(folder).is_dir(),
@@ -24,14 +24,35 @@ def read_inventory(path: Path) -> Inventory:
 
 
 class InventoryFile:
-    """Looks at the file whenever it is asked, which is cheaper than watching it."""
+    """Looks at the file whenever it is asked, which is cheaper than watching it.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    `kept` is where the last good one is copied to, so that a daemon which starts beside a bad edit
+    can show what is running. InventoryError where there never was a good one.
+    """
+
+    def __init__(self, path: Path, kept: Path) -> None:
+        self._path, self._kept = path, kept
         self._stamp = self._look()
-        self._inventory = read_inventory(path)
         self.error: str | None = None
         """Why the newest edit is not used, every problem on a line; None where it is."""
+        try:
+            self._inventory = read_inventory(path)
+        except InventoryError as exc:
+            if not kept.exists():
+                raise
+            self._inventory = read_inventory(path, kept.read_bytes())
+            self.error = str(exc)
+
+    def keep(self) -> None:
+        """Copy what is read now, once its state folder is there; a full disk ends nothing."""
+        if self.error is not None:
+            return
+        fresh = self._kept.with_suffix(".new")
+        try:
+            fresh.write_bytes(self._path.read_bytes())
+            fresh.replace(self._kept)
+        except OSError as exc:
+            logger.warning("inventory.not_kept", extra={"why": str(exc)})
 
     def current(self) -> Inventory:
         """The newest good inventory."""
@@ -42,6 +63,7 @@ class InventoryFile:
                 self._inventory = read_inventory(self._path)
                 self.error = None
                 logger.info("inventory.read", extra={"digest": self._inventory.digest})
+                self.keep()
             except (InventoryError, OSError) as exc:
                 self.error = str(exc)
                 logger.warning("inventory.refused", extra={"problems": self.error})

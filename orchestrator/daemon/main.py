@@ -20,6 +20,8 @@ from orchestrator.daemon.backend import DaemonBackend
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.parts import Parts
 
+KEPT_INVENTORY = "inventory.good.yaml"
+
 logger = logging.getLogger(__name__)
 
 
@@ -35,12 +37,13 @@ class Listen:
 def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
-    inventory = InventoryFile(location.inventory)
+    inventory = InventoryFile(location.inventory, location.state_folder / KEPT_INVENTORY)
     with _writing(location):
         _make_folders(location)
     with _only_one(location):
         with _writing(location):
             logs.set_up(location.log)
+        inventory.keep()
         asyncio.run(_serve(location, inventory, listen))
     return 0
 

@@ -1,6 +1,7 @@
 """The daemon's parts, built once and in order, and taken down in the reverse order."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.daemon.neighbours import Neighbours
+from orchestrator.daemon.rebuilding import Rebuilding
 from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import HashCache
@@ -27,6 +29,8 @@ from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
 from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
+
+logger = logging.getLogger(__name__)
 
 EVIDENCE_FOLDER = "evidence"
 HASH_CACHE = "hashes.json"
@@ -127,7 +131,9 @@ class Parts:
             neighbours = Neighbours(
                 clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
             )
+            rebuilding = Rebuilding(clock=clock, file=file, store=store, fleet=fleet, crew=crew)
             _keep(stack, duties.run(), "duties")
+            _keep(stack, rebuilding.run(), "rebuilding")
             _keep(stack, neighbours.run(), "neighbours")
             _keep(stack, leasing.run(), "leases")
             yield cls(
@@ -162,7 +168,14 @@ def _env_file() -> Path:
 
 def _keep(stack: AsyncExitStack, duty: Coroutine[Any, Any, None], name: str) -> None:
     """Do something all the while that the parts are there."""
-    stack.push_async_callback(_cancel, asyncio.create_task(duty, name=name))
+    task = asyncio.create_task(duty, name=name)
+    task.add_done_callback(_say_failure)
+    stack.push_async_callback(_cancel, task)
+
+
+def _say_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.critical("duty.failed", extra={"duty": task.get_name()}, exc_info=error)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

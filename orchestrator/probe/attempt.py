@@ -105,6 +105,7 @@ class Relay:
             "uid": self._spec["uid"],
             "attempt": self._spec["attempt"],
             "session": self._spec["session"],
+            "cwd": self._spec["cwd"],
             "relay_pid": os.getpid(),
             "relay_start": procfs.start_time(os.getpid()),
             "pid": self._pid,

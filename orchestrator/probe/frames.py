@@ -61,6 +61,8 @@ Ops of a call (args -> value)
     release_switch {workdir, digest} -> {current, before, path, release}
     release_prune  {workdir, keep, protect} -> {removed, kept, environments}
     runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
+    runs_known  {workdir, names} -> {runs:[{name, attempts:[{number, attempt, exit}]}]}
+             the records as they lie there
     environment {python, packages, variables, caches} -> {...}
     cache_list  {workdir, env} -> {now:[{kind, path, bytes, files}], saved:[record]}
     cache_save  {workdir, env, name, how, made_with} -> {name, how, at, bytes, files, kinds,

@@ -1,4 +1,4 @@
-"""Op `runs_prune`: removes the folders of runs that have ended, with their logs and caches.
+"""Ops on the folders of runs: `runs_prune` removes those that have ended, `runs_known` reads them.
 
 Owns which of them is in use, and so is never removed. Only what the caller names is looked at:
 other daemons may have runs in the same working folder. Stdlib only and Python 3.10.
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import procfs
 from .errors import OpError
+from .files import read_record
+from .names import ATTEMPT_FILE, EXIT_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     Progress = Callable[[Args], None]
 
 _TRASH = ".trash-"
+_ATTEMPT = "attempt-"
 
 
 def prune(args: Args, _progress: Progress) -> Args:
@@ -36,6 +39,35 @@ def prune(args: Args, _progress: Progress) -> Args:
         for name in going:
             _discard(root, name)
     return {"removed": found, "in_use": [name for name in there if name in used]}
+
+
+def known(args: Args, _progress: Progress) -> Args:
+    """What is here of the named runs: the records of each of their attempts, in order."""
+    root = os.path.realpath(os.path.join(args["workdir"], "runs"))
+    found = []
+    for name in map(_checked, args["names"]):
+        folder = os.path.join(root, name)
+        numbers = sorted(_attempts(folder))
+        records = [_records(os.path.join(folder, f"{_ATTEMPT}{one}"), one) for one in numbers]
+        attempts = [one for one in records if one["attempt"] is not None]
+        if attempts:
+            found.append({"name": name, "attempts": attempts})
+    return {"runs": found}
+
+
+def _attempts(folder: str) -> list[int]:
+    with contextlib.suppress(OSError):
+        names = [one for one in os.listdir(folder) if one.startswith(_ATTEMPT)]
+        return [int(one[len(_ATTEMPT) :]) for one in names if one[len(_ATTEMPT) :].isdigit()]
+    return []
+
+
+def _records(folder: str, number: int) -> Args:
+    return {
+        "number": number,
+        "attempt": read_record(os.path.join(folder, ATTEMPT_FILE)),
+        "exit": read_record(os.path.join(folder, EXIT_FILE)),
+    }
 
 
 def _checked(name: str) -> str:
@@ -82,4 +114,4 @@ def _sweep(root: str) -> None:
                 shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
-OPS = {"runs_prune": prune}
+OPS = {"runs_prune": prune, "runs_known": known}

@@ -2,6 +2,7 @@
 
     FOLDER/<run>/<attempt>/<start offset, 20 digits>.log     an open or closed segment
     FOLDER/<run>/<attempt>/<start offset, 20 digits>.zst     a closed one, compressed
+    FOLDER/<run>/uid                                         second half of its folder's name
     FOLDER/<run>/<attempt>/times                             sparse pairs: offset u64, unix time f64
 
 How far a log is stored follows from the files alone: name plus size. A hole is the distance
@@ -11,6 +12,7 @@ Writes are plain and fast and are made by one task; reads may come from other th
 Must not: look into the bytes.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -30,6 +32,7 @@ TIME_EVERY_S = 1.0
 """One entry of the line-time index a second at most."""
 
 _TIME = struct.Struct("<Qd")
+_CLAIM = "uid"
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z")
 
 
@@ -214,6 +217,31 @@ class Logs:
             self._closer.submit(_sync_and_close, writer.times_fd)
         self._writers.clear()
         self._closer.shutdown()
+
+    def claim(self, run: str, uid: str) -> None:
+        """Remember that a run is ours, should the database be lost; a target may have namesakes."""
+        folder = self._run_path(run)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (folder / _CLAIM).write_text(uid, encoding="ascii")
+        except OSError as exc:
+            raise StoreError(
+                f"{run} cannot be stored: {exc.strerror}.",
+                remedy=f"Free some space under {self._folder}.",
+            ) from exc
+
+    def claimed(self) -> dict[str, str]:
+        """Run -> uid of every run that is ours."""
+        found = {}
+        for run in self.runs():
+            with contextlib.suppress(OSError):
+                found[run] = (self._run_path(run) / _CLAIM).read_text(encoding="ascii")
+        return found
+
+    def written_at(self) -> float:
+        """When a byte was stored last, unix seconds; 0 where none ever was."""
+        files = (one for one in self._folder.rglob("*") if one.is_file())
+        return max((one.stat().st_mtime for one in files), default=0.0)
 
     def runs(self) -> tuple[str, ...]:
         """Ids of the runs that have a log."""

@@ -52,7 +52,7 @@ class Runs:
         return await self._worker.call(lambda c: _create(c, draft, now, self._guard))
 
     async def put(self, run: Run) -> None:
-        """Store a run as it is: what a target still knew after a database was lost."""
+        """Store a run as it is."""
         await self._worker.call(lambda c: put_run(c, run))
 
     async def update(self, run: str, **values: Any) -> None:
@@ -89,9 +89,9 @@ class Runs:
         """Attempts of a run, first one first."""
         return await self._worker.call(lambda c: attempts_of(c, run))
 
-    async def put_attempt(self, run: str, attempt: Attempt) -> None:
-        """Store an attempt, new or known."""
-        await self._worker.call(lambda c: put_attempt(c, run, attempt))
+    async def rebuild(self, run: Run, attempts: tuple[Attempt, ...]) -> None:
+        """Store a run with its attempts, as its target knew them after a database was lost."""
+        await self._worker.call(lambda c: _rebuild(c, run, attempts))
 
 
 def get_run(connection: Connection, run: str) -> Run | None:
@@ -228,3 +228,9 @@ def _next_number(connection: Connection, job: str) -> int:
         .returning(table.c.number)
     )
     return int(connection.execute(taken).scalar_one())
+
+
+def _rebuild(connection: Connection, run: Run, attempts: tuple[Attempt, ...]) -> None:
+    put_run(connection, run)
+    for attempt in attempts:
+        put_attempt(connection, run.id, attempt)

@@ -196,3 +196,29 @@ def test_alert_test_and_run_follow_the_inventory_at_once(
     assert [one["sink"] for one in orch.json("alert", "test", check=None)["results"]] == ["said"]
     for words in (("run",), ("run", "dflash"), ("deploy",)):
         assert "The inventory has no jobs. Add one under `jobs:`." in orch(*words, check=2).stderr
+
+
+def test_a_bad_edit_hides_nothing_from_a_daemon_that_starts(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """No daemon runs and the file is broken: runs are shown all the same, nothing new begins."""
+    text = script("sh", "-c", "echo up; exec sleep 600", folder=short_folder)
+    orch = make_orch(text)
+    run = orch.json("run", "--detach")["run"]
+    runs_now(orch, run)
+    orch("daemon", "stop")
+    rewrite(orch, text.replace("workdir", "workdri"))
+    assert orch.json("show", run)["state"] == "running"
+    assert "workdri" in orch.json("daemon", "status")["inventory_error"]
+    refused = orch("run", check=2)
+    assert "inventory.yaml:11: jobs.plain.workdri" in refused.stderr
+    orch("stop", run)
+    assert orch.json("show", run)["state"] == "stopped"
+
+
+def test_an_inventory_that_never_was_good_starts_no_daemon(make_orch: MakeOrch) -> None:
+    """Every fault is said, and nothing is left behind."""
+    orch = make_orch("version: 1\nhosts: {here: {transprot: local}}\n")
+    assert "transprot" in orch("status", check=2).stderr
+    assert orch("daemon", "status", check=1).returncode == 1
+    assert not list(Path(orch.env["XDG_STATE_HOME"]).glob("orch/*/inventory.good*"))

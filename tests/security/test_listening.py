@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from orchestrator.api.listening import checked_door
 from orchestrator.core.errors import UsageError
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
+from tests.lab.certificate import self_signed
 
 TOKEN = "t0ken-of-a-test-which-is-long"
 
@@ -90,6 +92,33 @@ def test_socket_is_ours_alone(listening: tuple[Orch, int]) -> None:
     assert socket.stat().st_mode & 0o777 == 0o600
     assert socket.parent.stat().st_mode & 0o777 == 0o700
     assert socket.stat().st_uid == os.getuid()
+
+
+def test_tls_serves_whoever_trusts_the_certificate(
+    make_orch: MakeOrch, short_folder: Path, free_port: int
+) -> None:
+    """With a certificate the API answers by https to the token alone, and nobody in clear."""
+    certificate = self_signed(short_folder)
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1"))
+    orch.env["ORCH_API_TOKEN"] = TOKEN
+    pair = ("--tls-cert", str(certificate), "--tls-key", str(certificate))
+    daemon = orch.start("daemon", "run", "--listen", f"127.0.0.1:{free_port}", *pair)
+    orch.until(lambda: orch("daemon", "status", check=None).returncode == 0)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    for token, status in ((TOKEN, 200), (TOKEN + "x", 401)):
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", free_port, context=trusting, timeout=20
+        )
+        connection.request("GET", "/v1/snapshot", headers={"Authorization": f"Bearer {token}"})
+        assert connection.getresponse().status == status
+        connection.close()
+    stranger = http.client.HTTPSConnection("127.0.0.1", free_port, timeout=20)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        stranger.request("GET", "/v1/snapshot")
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        ask(free_port, "/v1/snapshot", TOKEN)
+    orch("daemon", "stop")
+    daemon.communicate(timeout=30)
 
 
 def test_daemon_without_a_token_does_not_start(make_orch: MakeOrch, short_folder: Path) -> None:

@@ -14,6 +14,7 @@ from orchestrator.core.errors import UsageError
 from orchestrator.core.model import SinkSpec
 from orchestrator.sinks import Outcome, Rack, SinkStatus
 from orchestrator.sinks.webhook import WebhookSink
+from tests.lab.certificate import self_signed
 from tests.sinks.alerts import SECRET, outgoing
 from tests.sinks.conftest import OPS, Bench
 from tests.sinks.receiver import Answer, Receiver
@@ -289,7 +290,7 @@ async def test_bad_values_are_said_without_showing_them(
 
 async def test_untrusted_certificate_is_refused(bench: Bench, tmp_path: Path) -> None:
     """A receiver whose certificate nobody vouches for gets no alert, and the reason is said."""
-    certificate = _self_signed(tmp_path)
+    certificate = self_signed(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     receiver = await Receiver().start(tls=context)
@@ -380,36 +381,6 @@ async def test_one_sink_does_not_hold_up_another(bench: Bench) -> None:
         while [one.sink for one in await bench.store.deliveries.pending()] != ["ops"]:
             await asyncio.sleep(0.01)
     await receiver.stop()
-
-
-def _self_signed(folder: Path) -> Path:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=365 * 100))
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "receiver.pem"
-    path.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    return path
 
 
 async def test_removed_sink_keeps_what_waits_and_gets_it_once_it_is_back(bench: Bench) -> None:

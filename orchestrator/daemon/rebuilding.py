@@ -1,0 +1,172 @@
+"""After a database was damaged, or lost its end: the runs come back from what their targets know.
+
+Owns what is asked and what is made of the answers; each run's own supervisor then reads its log and
+its exit record as it always does. Only runs whose folders here say that they are ours come back.
+Of one that had ended while the old database was still written nothing is told again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable
+from orchestrator.core.model import Attempt, Inventory, Job, Run, RunState, Target
+from orchestrator.daemon.adopted import rebuilt_key
+from orchestrator.daemon.crew import Crew
+from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.store.store import Store
+
+KEY = "rebuilding"
+"""Where it is kept what is still to be asked, so that a daemon which dies over it goes on."""
+AGAIN_S = 5.0
+ASK_WITHIN_S = 120.0
+JUDGED_WITHIN_S = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuilding:
+    """Asks every target of the inventory once, however long that takes."""
+
+    clock: Clock
+    file: InventoryFile
+    store: Store
+    fleet: Fleet
+    crew: Crew
+
+    async def run(self) -> None:
+        """Until all have been asked; at once where nothing was lost."""
+        if self.store.leases is not None:
+            return  # a shared database has keepers of its own
+        claimed = await asyncio.to_thread(self.store.logs.claimed)
+        todo = await self._todo(claimed)
+        if todo is None:
+            return
+        async with asyncio.TaskGroup() as tasks:
+            for job, target in _places(self.file.current()):
+                names = [
+                    f"{run}.{uid}"
+                    for run, uid in claimed.items()
+                    if run.rpartition("-")[0] == job.name
+                ]
+                tasks.create_task(self._place(job, target, names, float(todo["until"])))
+        await self.store.values.set(KEY, {**todo, "done": True})
+        logger.info("store.rebuilt", extra={"aside": todo["aside"]})
+
+    async def _todo(self, claimed: Mapping[str, str]) -> Mapping[str, Any] | None:
+        """What was lost and is not asked for yet; None where that is nothing."""
+        aside = self.store.set_aside
+        known = {run.id for run in await self.store.runs.list()}
+        begun = await self.store.values.get(KEY)
+        if aside is None and (begun is None or begun["done"]) and not claimed.keys() - known:
+            return None
+        if aside is None and begun is not None and not begun["done"]:
+            return dict(begun)
+        # A file whose WAL is gone is whole, and knows nothing of what came last.
+        until = self.store.logs.written_at() if aside is None else _written(aside)
+        todo = {"aside": str(aside) if aside else None, "until": until, "done": False}
+        await self.store.values.set(KEY, todo)
+        return todo
+
+    async def _place(self, job: Job, target: Target, names: list[str], until: float) -> None:
+        if not names:
+            return
+        while True:
+            try:
+                link = self.fleet.link(target)
+                answer = await link.call(
+                    "runs_known", timeout_s=ASK_WITHIN_S, workdir=job.workdir, names=names
+                )
+            except Unreachable:
+                await self.clock.sleep(AGAIN_S)
+            except OrchError as error:
+                logger.warning(
+                    "store.not_rebuilt", extra={"target": target.name, "why": str(error)}
+                )
+                return
+            else:
+                break
+        for known in sorted(answer["runs"], key=lambda one: _number(one["name"])):
+            await self._take(job, target, known, until)
+
+    async def _take(self, job: Job, target: Target, known: Mapping[str, Any], until: float) -> None:
+        run, attempts = _run_of(job, target, known)
+        try:
+            await self.store.runs.get(run.id)
+        except NoSuchRun:
+            pass
+        else:
+            return
+        end = known["attempts"][-1]["exit"]
+        ended = end is not None and float(end["ended_at"]) <= until
+        await self.store.values.set(rebuilt_key(run.id), {"ended": ended})
+        await self.store.runs.rebuild(run, attempts)
+        logger.info("run.rebuilt", extra={"run": run.id, "target": target.name, "ended": ended})
+        await self.crew.take_up()
+        if ended:
+            # One after the other, so that a later run that finished resolves the earlier ones'.
+            await self.crew.over(run.id, JUDGED_WITHIN_S)
+
+
+def _places(inventory: Inventory) -> list[tuple[Job, Target]]:
+    return [(job, target) for job in inventory.jobs.values() for target in job.targets]
+
+
+def _written(aside: Path) -> float:
+    """When the lost database was written last."""
+    parts = (aside, aside.with_name(f"{aside.name}-wal"))
+    return max(part.stat().st_mtime for part in parts if part.exists())
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[0].rpartition("-")[2])
+
+
+def _run_of(job: Job, target: Target, known: Mapping[str, Any]) -> tuple[Run, tuple[Attempt, ...]]:
+    ident, _, uid = known["name"].rpartition(".")
+    directory = str(PurePosixPath(job.workdir) / "runs" / known["name"])
+    first, last = known["attempts"][0], known["attempts"][-1]
+    started_at = float(first["attempt"]["started_at"])
+    run = Run(
+        id=ident,
+        uid=uid,
+        job=job.name,
+        target=target.name,
+        number=_number(known["name"]),
+        state=RunState.RUNNING,
+        attempt=int(last["number"]),
+        session=str(last["attempt"].get("session") or job.session or job.name),
+        directory=directory,
+        release=_release(job, last["attempt"]),
+        why="rebuilt from what its target knew",
+        created_at=started_at,
+        started_at=started_at,
+    )
+    attempts = tuple(_attempt(directory, one, newest=one is last) for one in known["attempts"])
+    return run, attempts
+
+
+def _attempt(directory: str, known: Mapping[str, Any], *, newest: bool) -> Attempt:
+    """The end of the newest one is left to be seen, so that it is judged."""
+    number, end = int(known["number"]), None if newest else known["exit"]
+    return Attempt(
+        number=number,
+        directory=f"{directory}/attempt-{number}",
+        started_at=float(known["attempt"]["started_at"]),
+        ended_at=float(end["ended_at"]) if end else None,
+        exit_code=end["code"] if end else None,
+        signal=end["signal"] if end else None,
+    )
+
+
+def _release(job: Job, record: Mapping[str, Any]) -> str | None:
+    """WORKDIR/releases/<digest>/<package name> is where it worked."""
+    folder = PurePosixPath(str(record.get("cwd") or "/"))
+    within = PurePosixPath(job.workdir) / "releases"
+    return folder.parent.name if folder.parent.parent == within else None

@@ -1,0 +1,106 @@
+"""A database that was damaged while nobody looked: the runs come back from their targets."""
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.client import Client
+from tests.acceptance.conftest import MakeOrch, Orch, local_job
+from tests.lab.receiver import Receiver
+
+STORY = """
+import os, sys, time
+folder = sys.argv[1]
+if os.path.exists(folder + "/crash"):
+    raise ValueError("an old crash")
+number = 0
+while not os.path.exists(folder + "/finish"):
+    number += 1
+    print("line", number, "x" * 80, flush=True)
+    time.sleep(0.02)
+"""
+
+
+def truncate(database: Path) -> None:
+    """Half of it is gone, and its WAL with it."""
+    forget_wal(database)
+    os.truncate(database, database.stat().st_size // 2 + 100)
+
+
+def spoil_page_1(database: Path) -> None:
+    """Random bytes where the schema stands."""
+    forget_wal(database)
+    content = bytearray(database.read_bytes().ljust(4096, b"x"))
+    content[100:4096] = random.Random(1).randbytes(3996)
+    database.write_bytes(content)
+
+
+def spoil_everything(database: Path) -> None:
+    """Random bytes in every page of the file and of its WAL, but for the first."""
+    for path in (database, database.with_name(f"{database.name}-wal")):
+        content = bytearray(path.read_bytes())
+        content[4096:] = random.Random(2).randbytes(max(0, len(content) - 4096))
+        path.write_bytes(content)
+
+
+def forget_wal(database: Path) -> None:
+    """What was not yet written back is gone; what is left is whole, and old."""
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("damage", [truncate, spoil_page_1, spoil_everything, forget_wal])
+def test_runs_come_back_with_attempts_logs_and_ends(
+    make_orch: MakeOrch,
+    short_folder: Path,
+    receiver: Receiver,
+    damage: Callable[[Path], None],
+) -> None:
+    """One that crashed, one that finished and one that lives; the crash is not told twice."""
+    (short_folder / "story.py").write_text(STORY)
+    orch = make_orch(local_job(short_folder, f"python3 {short_folder}/story.py {short_folder}"))
+    for word, code in (("crash", 100), ("finish", 0)):
+        (short_folder / word).touch()
+        orch("run", check=code)
+        (short_folder / word).unlink()
+    before = [orch.json("show", f"dflash-{number}") for number in (1, 2)]
+    live = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch("logs", live, "--raw").stdout.count("line") > 5)
+    told = len(receiver.wait_for(2))
+    place = orch.json("daemon", "status")
+    os.kill(place["pid"], signal.SIGKILL)
+    damage(Path(place["state_folder"]) / "orch.db")
+
+    orch("daemon", "start")
+    orch.until(lambda: len(orch.json("ps", "-a")["runs"]) == 3)
+    orch.until(lambda: all(orch.json("show", one["id"])["ended_at"] for one in before))
+    for one in before:
+        back = orch.json("show", one["id"])
+        same = ("state", "attempt", "exit_code", "signal", "directory", "release", "ended_at")
+        assert {key: back[key] for key in same} == {key: one[key] for key in same}
+        assert raw(orch, one["id"]) == written(back["directory"])
+    assert orch.json("show", live)["state"] == "running"
+    assert [one["run"] for one in orch.json("incidents", "--all")["incidents"]] == ["dflash-1"]
+    (short_folder / "finish").touch()
+    orch("wait", live)
+    shown = orch.json("show", live)
+    assert (shown["state"], shown["attempt"]) == ("finished", 1)
+    assert raw(orch, live) == written(shown["directory"])
+    assert orch.json("run", "--detach")["run"] == "dflash-4"
+    assert len({one.headers["webhook-id"] for one in receiver.received}) == told
+    checks = {one["name"]: one for one in orch.json("doctor", check=None)["checks"]}
+    assert "its runs are back" in checks["database"]["text"]
+
+
+def raw(orch: Orch, run: str) -> bytes:
+    """The log as the daemon has it."""
+    return Client(Path(orch.json("daemon", "status")["socket"])).log(run).content
+
+
+def written(directory: str) -> bytes:
+    """The log as its program wrote it."""
+    return (Path(directory) / "attempt-1" / "output.log").read_bytes()
