@@ -86,7 +86,10 @@ def _follow(
     news, said = DeployNews(quiet=options.json), list[Message]()
     try:
         for message in client.stream("POST", path, body):
+            known = message["kind"] == "warning" and message in said
             said.append(message)
+            if known:  # each trial would say it again
+                continue
             if not news.show(message) and not options.json:
                 _show(message)
     except KeyboardInterrupt:

@@ -181,7 +181,6 @@ class ProbeChannel:
         value["data"] = await self._lines.behind(size)
         if len(value["data"]) < size:
             raise self._lost("ended in the middle of an answer")
-        return content
 
     def _take(self, frame: Frame) -> None:
         match frame["kind"]:

@@ -65,7 +65,11 @@ class ShellOps:
             case "read":
                 return await self._read(args)
             case _:
-                raise self.failed(op, f"`{op}` needs Python 3.10 on the target, which has none")
+                raise self.failed(op, f"`{op}` needs Python 3.10 on the target, {self._lacking()}")
+
+    def _lacking(self) -> str:
+        named = self._target.python
+        return f"and `python: {named}` is none" if named else "which has none"
 
     def failed(self, op: str, why: str, remedy: str = REMEDY) -> CallFailed:
         """An op that the shell could not do."""

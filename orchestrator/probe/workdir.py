@@ -280,5 +280,5 @@ def _refused(workdir: str, exc: OSError) -> OpError:
         errno.EDQUOT: "Raise the quota or free some space, then deploy again.",
         errno.EACCES: "Give the target's user the right to write there, or choose another workdir.",
         errno.EROFS: "Choose a workdir on a file system that can be written.",
-    }.get(exc.errno or 0)
+    }.get(exc.errno or 0, "Look at the job's `workdir`, or choose another one.")
     return OpError("DeployError", f"{where}: {exc.strerror}; `current` is what it was.", remedy)

@@ -330,3 +330,13 @@ def test_a_finding_without_an_exception_says_what_was_seen(
         {"kind": "end", "run": run_view()},
     ]
     assert f"  seen    {seen}\n" in orch("run").out
+
+
+def test_trials_say_a_warning_once(canned: CannedBackend, orch: Orch) -> None:
+    """Ten trials have one warning between them, not ten."""
+    warning = {"kind": "warning", "text": "sink ops is unset"}
+    other = {"kind": "warning", "text": "the caches are empty"}
+    rate = {"kind": "rate", "crashes": 0, "text": "0 of 2 crashed", "by_fingerprint": []}
+    canned.streams["repeat"] = [warning, other, warning, rate]
+    err = orch("repeat", "-n", "2").err
+    assert (err.count("sink ops is unset"), err.count("the caches are empty")) == (1, 1)
