@@ -21,6 +21,7 @@ from orchestrator.core.parse.traceback import Block, Kind
 
 MAX_TRACEBACK_CHARS = 200_000
 _OF_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
+MAX_PLACED_FRAMES = 64
 MIN_MARGIN = 2
 MIN_STRANGERS = 3
 """Lines of others behind a traceback's header, with no frame among them, that make it mere text."""
@@ -83,6 +84,7 @@ class Classifier:
             exit_code=meant.exit_code,
             before=reading.before,
             quoted=_quoted(reading),
+            frames_at=_frames_at(meant.frames[-MAX_PLACED_FRAMES:], reading),
             said_at=reading.said_at,
             place_at=_line_of(own, reading),
         )
@@ -174,6 +176,15 @@ def _quoted(reading: Reading) -> bool:
     if reading.block.indent >= MIN_MARGIN or (reading.shape and _MARGIN.match(reading.shape)):
         return True
     return any(announces_quote(text) for text in reading.before[-2:])
+
+
+def _frames_at(frames: Sequence[Frame], reading: Reading) -> dict[Frame, int]:
+    wanted, found = set(frames), dict[Frame, int]()
+    for text, number in zip(reading.lines, reading.numbers, strict=True):
+        frame = frame_of(text)
+        if frame in wanted and frame is not None:
+            found.setdefault(frame, number)
+    return found
 
 
 def _line_of(frame: Frame | None, reading: Reading) -> int:

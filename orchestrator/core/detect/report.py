@@ -13,6 +13,7 @@ from orchestrator.core.findings import (
     MAX_EVIDENCE_LINES,
     Certainty,
     Finding,
+    Frame,
     Outcome,
     Role,
     Verdict,
@@ -35,7 +36,7 @@ class Report:
 
     def crash(self, root: Sighting, fatal: Sequence[Sighting], certainty: Certainty) -> Verdict:
         """The verdict that the root ended it, with all others that did in their roles."""
-        finding = _told(root, fatal)
+        finding = _deepest(_told(root, fatal), fatal)
         known = self._classifier.named(finding.signature, finding.title)
         return Verdict(
             verdict=_outcome(finding),
@@ -130,6 +131,34 @@ def _outcome(finding: Finding) -> Outcome:
     if finding.signature == "host_oom" and finding.exception is None:
         return Outcome.KILLED
     return Outcome.CRASHED
+
+
+def _deepest(finding: Finding, fatal: Sequence[Sighting]) -> Finding:
+    """The finding with the deepest place of those whose lines are woven into its own.
+
+    Ranks that print one traceback at a time, with nothing to tell them apart, lose frames to each
+    other. Each prints them in the same order, so that the one first seen last is the innermost.
+    """
+    twins = [item for item in fatal if _woven(finding, item.finding)]
+    if len(twins) < 2:
+        return finding
+    first: dict[Frame, int] = {}
+    for frame, number in (pair for item in twins for pair in item.frames_at.items()):
+        first[frame] = min(number, first.get(frame, number))
+    if not first:
+        return finding
+    frame = max(first, key=lambda one: first[one])
+    ends = (item.finding.in_app_frame for item in twins if item.finding.frame == frame)
+    return replace(finding, frame=frame, in_app_frame=next(ends, finding.in_app_frame))
+
+
+def _woven(one: Finding, other: Finding) -> bool:
+    return (
+        one.exception is not None
+        and (one.exception, one.rank, one.thread) == (other.exception, None, None)
+        and one.line <= other.last_line
+        and other.line <= one.last_line
+    )
 
 
 def _reports_worker(finding: Finding, other: Sighting) -> bool:

@@ -3,9 +3,10 @@
 Owns the values between the weaver and the verdict; decides nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orchestrator.core.findings import Finding
+from orchestrator.core.findings import Finding, Frame
 from orchestrator.core.parse.terminal import Prefix
 from orchestrator.core.parse.traceback import Block
 
@@ -80,6 +81,8 @@ class Sighting:
     """From a launcher's table: how the rank named in it ended."""
     before: tuple[str, ...] = ()
     """The lines just above a block."""
+    frames_at: Mapping[Frame, int] = field(default_factory=dict, compare=False)
+    """Its innermost frames, each with the number of the first line that names it."""
     said_at: int = 0
     place_at: int = 0
     """Numbers of the lines that name a block's exception, and its innermost own frame; or 0."""

@@ -193,6 +193,19 @@ ROWS = {
 }
 
 
+def test_ranks_out_of_step_and_without_labels_lose_no_place() -> None:
+    """Four ranks print one traceback, each a few lines behind the other: it is where it was."""
+    lines = CRASH.rstrip("\n").split("\n")
+    shown = sorted((at + 2 * rank, rank) for rank in range(4) for at in range(len(lines)))
+    text = "".join(f"{lines[at - 2 * rank]}\n" for at, rank in shown)
+    verdict = diagnose([(STEPS + text).encode()])
+    assert verdict.frame is not None
+    assert (verdict.frame.function, verdict.exception and verdict.exception.type) == (
+        "step",
+        "KeyError",
+    )
+
+
 @pytest.mark.parametrize("form", ROWS)
 def test_form_is_read(form: str) -> None:
     """Class, exception, place, rank, thread, the chain's root and the cut are those of the row."""
