@@ -67,7 +67,7 @@ async def test_calls_and_answers(there: FakeTarget, link: Link) -> None:
     there.answers["read"] = keep_first
     await link.start()
     values = await asyncio.gather(link.call("read", path="/a"), link.call("read", path="/b"))
-    assert values == ["/a", "/b"]
+    assert [*values] == ["/a", "/b"]
     assert there.probe.args_of("read") == [{"path": "/a"}, {"path": "/b"}]
 
 
@@ -148,6 +148,32 @@ async def test_it_reconnects_with_growing_patience(there: FakeTarget, link: Link
     await there.clock.advance(30)
     await until(lambda: link.state is CONNECTED)
     assert link.problem is None
+
+
+async def test_faults_in_a_row_do_not_make_it_patient(there: FakeTarget, link: Link) -> None:
+    """A probe that lived for seconds was found again at the first try, however often that is."""
+    await link.start()
+    for _ in range(10):
+        await there.clock.advance(3)
+        await there.transport.close()
+        await until(lambda: link.state is UNREACHABLE)
+        await there.clock.advance(0.5)
+        await until(lambda: link.state is CONNECTED)
+
+
+async def test_a_probe_that_dies_at_once_is_started_ever_more_seldom(
+    there: FakeTarget, link: Link
+) -> None:
+    """Saying hello alone is no success: the back-off grows all the same."""
+
+    async def die(probe: FakeProbe) -> None:
+        raise asyncio.CancelledError
+
+    there.script = die
+    link.begin()
+    for _ in range(120):
+        await there.clock.advance(0.5)
+    assert len(there.probes) < 10
 
 
 async def test_a_host_that_comes_back_is_met_at_once(there: FakeTarget, link: Link) -> None:
