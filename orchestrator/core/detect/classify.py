@@ -17,7 +17,8 @@ from orchestrator.core.detect.sighting import Line, Reading, Sighting
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.findings import Finding, Frame
 from orchestrator.core.parse.stack_lines import frame_of
-from orchestrator.core.parse.traceback import Block, Kind
+from orchestrator.core.parse.stack_parts import Kind
+from orchestrator.core.parse.traceback import Block
 
 MAX_TRACEBACK_CHARS = 200_000
 _OF_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})

@@ -14,7 +14,8 @@ from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.findings import ExceptionText, Frame, Role
 from orchestrator.core.parse.elastic import RankFailure, read_table
 from orchestrator.core.parse.stack_lines import CHAIN_CAUSE
-from orchestrator.core.parse.traceback import Block, Kind, Part
+from orchestrator.core.parse.stack_parts import Kind, Part
+from orchestrator.core.parse.traceback import Block
 
 _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""

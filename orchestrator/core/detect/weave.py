@@ -16,7 +16,8 @@ from orchestrator.core.parse.stack_lines import (
     frame_of,
     going_on,
 )
-from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block, Kind, Offer
+from orchestrator.core.parse.stack_parts import Kind, Offer
+from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block
 
 MAX_OPEN = 512
 MAX_OF_ONE = 32

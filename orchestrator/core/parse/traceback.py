@@ -6,7 +6,6 @@ block means is decided elsewhere.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from orchestrator.core.findings import ExceptionText, Frame
 from orchestrator.core.parse.stack_lines import (
@@ -31,6 +30,7 @@ from orchestrator.core.parse.stack_lines import (
     looks_like_path,
     without_margin,
 )
+from orchestrator.core.parse.stack_parts import Kind, Offer, Part
 
 MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
@@ -41,55 +41,6 @@ MAX_LATE_LINES = 6
 MAX_TABLE_LINES = 4000
 TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 MAX_TEXT_LINES = 3000
-
-
-class Kind(StrEnum):
-    """What sort of stack a block is."""
-
-    PYTHON = "python"
-    GROUP = "group"
-    RICH = "rich"
-    FAULT = "fault"
-    NATIVE = "native"
-    """C++'s last words: `terminate called after throwing ...`."""
-    LOOSE = "loose"
-    """An exception's line alone, its stack cut off or never printed."""
-
-
-class Offer(StrEnum):
-    """What a block says to a line."""
-
-    TAKEN = "taken"
-    PASSED = "passed"
-    ENDED = "ended"
-
-
-@dataclass(slots=True)
-class Part:
-    """One stack of a block with the exception below it; mutable while the block is read."""
-
-    inner: bool = False
-    """Printed inside the message of the part before: the wrapper's content."""
-    link: str = ""
-    """The sentence that joins it to the part before; empty for the first."""
-    thread: str = ""
-    frames: list[Frame] = field(default_factory=list)
-    exception: ExceptionText | None = None
-    message: list[str] = field(default_factory=list)
-    """All lines of the message, the first being the exception's own."""
-    current: bool = True
-    """False for the stacks of other threads in a faulthandler dump."""
-
-    @property
-    def said(self) -> str:
-        """Exception and message as one text."""
-        return "\n".join(self.message)
-
-    def innermost(self, kind: Kind) -> Frame | None:
-        """The frame where it happened; faulthandler prints that one first."""
-        if not self.frames:
-            return None
-        return self.frames[0] if kind is Kind.FAULT else self.frames[-1]
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ import pytest
 
 from orchestrator.core.findings import Frame
 from orchestrator.core.parse.stack_lines import exception_of, frame_of
-from orchestrator.core.parse.traceback import Block, Kind, Offer
+from orchestrator.core.parse.stack_parts import Kind, Offer
+from orchestrator.core.parse.traceback import Block
 
 FRAME = '  File "/srv/a.py", line 3, in f'
 
@@ -66,7 +67,7 @@ def test_faulthandler_has_its_innermost_frame_first() -> None:
         '  File "/srv/a.py", line 3 in f',
         '  File "/srv/a.py", line 9 in <module>',
     )
-    assert block.part.innermost(Kind.FAULT) == Frame(file="/srv/a.py", line=3, function="f")
+    assert block.part.frames[0] == Frame(file="/srv/a.py", line=3, function="f")
 
 
 def test_box_of_rich_is_read() -> None:
