@@ -94,11 +94,17 @@ class Life(RuleBasedStateMachine):
         """Something is found."""
         self._tell(seen(signature, family=None))
 
+    @precondition(lambda self: self._present())
     @rule(signature=st.sampled_from([None, "fx_trace_race", "cuda_oom", "nccl_error"]))
     def verdict(self, signature: str | None) -> None:
         """The attempt is judged."""
         unresolved = self.story.incidents
         self._tell(crash(signature, family=None) if signature else fine(unresolved))
+
+    def _present(self) -> bool:
+        """Whether the present attempt was launched: there is nothing to judge before."""
+        run = self.story.view.run
+        return any(one.number == run.attempt for one in self.story.view.attempts)
 
     @precondition(lambda self: self.story.incidents)
     @rule(nth=st.integers(0, 5))
