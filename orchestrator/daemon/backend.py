@@ -30,6 +30,7 @@ from orchestrator.daemon import (
     timeline,
     trials,
 )
+from orchestrator.daemon.asked import checked
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 
@@ -130,7 +131,7 @@ class DaemonBackend:
 
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream:
         """One stream."""
-        return _known(_STREAMS, what)(self._parts, words, body)
+        return _known(_STREAMS, what)(self._parts, words, checked(what, body))
 
     async def archive(self, words: str) -> Archive:
         """A run's bundle."""
@@ -138,7 +139,7 @@ class DaemonBackend:
 
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
-        return await _known(_ACTIONS, what)(self._parts, words, body)
+        return await _known(_ACTIONS, what)(self._parts, words, checked(what, body))
 
     async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None:
         """The daemon of the fleet that has to answer; None: this one."""
