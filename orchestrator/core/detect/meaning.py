@@ -21,6 +21,11 @@ _FALLBACKS = frozenset({"import_error", "hub_or_dataset_error", GENERIC})
 """What code tries first and handles: another exception while handling it tells more."""
 
 
+_WORKER_CODE = re.compile(
+    r"DataLoader worker \(pid \d+\) exited unexpectedly with exit code (-?\d+)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Meant:
     """What a block says, once wrappers and chains are seen through."""
@@ -51,7 +56,7 @@ class Meaning:
         if table := _table(block):
             return self._meant_table(table, chain[-1])
         ended, root = chain[-1], chain[0]
-        known = self._of_chain(chain)
+        known = self._of_worker(chain) or self._of_chain(chain)
         if known.id == GENERIC and len(chain) < len(parts):
             known = next((s for s in map(self._of_part, reversed(parts)) if s.id != GENERIC), known)
             if known.role is Role.CASCADE:
@@ -61,6 +66,14 @@ class Meaning:
             frames = root.frames
         different = root.exception if not _same(root.exception, ended.exception) else None
         return Meant(ended.exception, different, tuple(frames), known)
+
+    def _of_worker(self, chain: Sequence[Part]) -> Signature | None:
+        """By the exit code of a DataLoader's worker, where the chain tells one."""
+        found = next(filter(None, (_WORKER_CODE.search(part.said) for part in chain)), None)
+        if found is None:
+            return None
+        signature = by_exit_code(int(found[1]))
+        return self._matcher.named(GENERIC if signature == "elastic_child_failed" else signature)
 
     def _of_part(self, part: Part) -> Signature:
         kind = part.exception.type.partition("(")[0] if part.exception else ""

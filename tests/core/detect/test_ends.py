@@ -135,3 +135,17 @@ def test_collective_that_never_came_is_a_hang() -> None:
 def test_supervisors_say_how_it_ended(line: str, signature: str) -> None:
     """systemd, LSF, PBS, supervisord and a CI's runner name the end where the program did not."""
     assert judged(f"{line}\n").signature == signature
+
+
+@pytest.mark.parametrize(("code", "signature"), [(5, "python_error"), (137, "host_oom")])
+def test_exit_code_of_a_loaders_worker_says_what_it_died_of(code: int, signature: str) -> None:
+    """A worker that left by itself was not killed for want of memory."""
+    stack = 'Traceback (most recent call last):\n  File "/srv/app/train.py", line 9, in fit\n'
+    verdict = judged(
+        f"{stack}RuntimeError: DataLoader worker (pid 77) exited unexpectedly with exit code"
+        f" {code}."
+        " Details are lost due to multiprocessing.\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        f"{stack}RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly\n"
+    )
+    assert verdict.signature == signature
