@@ -46,14 +46,6 @@ class Appended:
     """Bytes between the end of what was stored and the chunk; they are lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Bytes that are not there and never will be."""
-
-    offset: int
-    size: int
-
-
 @dataclass(slots=True)
 class _Writer:
     """The open segment of one attempt."""
@@ -123,16 +115,6 @@ class Logs:
         found = segments.of(self._path(run, attempt))
         return found[-1].end if found else 0
 
-    def gaps(self, run: str, attempt: int) -> tuple[Gap, ...]:
-        """The holes of a log, in order."""
-        found = segments.of(self._path(run, attempt))
-        ends = (0, *(one.end for one in found))
-        return tuple(
-            Gap(offset=end, size=one.start - end)
-            for end, one in zip(ends, found, strict=False)
-            if one.start > end
-        )
-
     def read(self, run: str, attempt: int, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset` on; holes are skipped, so it may reach further."""
         return b"".join(part for _, part in self.parts(run, attempt, offset, size))
@@ -168,10 +150,6 @@ class Logs:
             parts.append(segment.read(max(segment.start, segment.end - size), None))
             size -= len(parts[-1])
         return b"".join(reversed(parts))
-
-    def size(self, run: str, attempt: int) -> int:
-        """How many bytes are stored, holes not counted."""
-        return sum(one.end - one.start for one in segments.of(self._path(run, attempt)))
 
     def attempts(self, run: str) -> tuple[int, ...]:
         """Attempts of a run that have a log, in order."""
