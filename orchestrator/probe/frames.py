@@ -18,7 +18,8 @@ Probe to daemon
     gone     watch reason                                   relay ended without an exit record
     session  watch detached                                 the tmux session vanished or is back
     gpus     t source samples error                         see GpuSample; source nvml|nvidia-smi
-    kernel   t seq line container_pid                       kernel log line of interest (host)
+    kernel   t seq line container container_pid run run_dir   kernel log line of interest (host),
+             and whose the process is that it names, where that could be seen
     pong     n
 
 Daemon to probe
@@ -31,21 +32,24 @@ Ops of a call (args -> value)
     launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}  once per attempt_dir
     watch    {watch, attempt_dir, log_offset, metrics_path, metrics_offset} -> {}
     unwatch  {watch} -> {}
-    end      {run, uid, session, socket, attempt_dir, grace_s}
-             -> {ended:[pid], remaining:[{pid, command}], gpus_free_after_s, gpu_holders}
+    end      {run, uid, session, socket, attempt_dir, grace_s, gpus}
+             -> {ended:[pid], remaining:[{pid, command}], gpus:[index], gpus_free_after_s,
+             gpu_holders}    waits until the run's GPUs are free: those with the UUIDs `gpus` and
+             those on which it is seen; all where none is known
     signal   {attempt_dir, signal} -> {}
     end_pid  {pid, start, command, grace_s} -> {ended}    refused where another one has the PID now
     read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
-    gpus     {interval_s, host} -> {source, samples, error}      0 stops the stream of them;
-             `host`: the driver's PIDs are those of this place, which is no container
+    gpus     {interval_s, host} -> {source, samples, error}      0 stops the stream of them, and
+             without `interval_s` it goes on as it was; `host`: the driver's PIDs are those of this
+             place, which is no container
     kernel   {since, after} -> {}         lines from that unix time on, behind record `after` of
              this boot, as `kernel` frames; only where hello's `features` have `kernel`
     kernel_lines {since, after} -> {lines:[frame]}   those that are there now, `kernel` frames all
     activity {run, uid, attempt_dir, over_s}
-             -> {over_s, cpu_cores, processes:[{pid, command, state, wchan, rank}]}
-    dump     {run, uid, attempt_dir, folders} -> {py_spy, nvidia_smi, processes:[activity's, and
-             threads:[{tid, name, wchan}], stacks where py-spy told them]}; it is looked for in
-             `folders` and in PATH
+             -> {over_s, cpu_cores, processes:[{pid, container_pid, command, state, wchan, rank}]}
+    dump     {run, uid, attempt_dir, folders} -> {py_spy, nvidia_smi, nccl, machine, tools,
+             processes:[activity's, and threads:[{tid, name, wchan}], stacks where py-spy told
+             them, else its complaint]}; it is looked for in `folders`, PATH and the folder `tools`
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
