@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.api.location import find_inventory, locate
 from orchestrator.core.errors import OrchError
+from tui.hangup import end_with_terminal
 from tui.options import Options
 from tui.source import LiveSource, Source
 
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "TEXTUAL_DRIVER" not in os.environ and not (sys.stdin.isatty() and sys.stdout.isatty()):
         sys.stderr.write("orch: the dashboard needs a terminal. `orch status` needs none.\n")
         return 2
+    if "TEXTUAL_DRIVER" not in os.environ:
+        end_with_terminal(sys.stdin.fileno())
     # Half of the time to the first picture is imports, and a sixth of that is looking through what
     # they made for garbage; the app collects again from its first picture on.
     gc.disable()

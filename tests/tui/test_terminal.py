@@ -1,6 +1,8 @@
 """The real dashboard in a real tmux, typed at with send-keys."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -74,3 +76,30 @@ def test_a_replay_that_is_none_is_refused(
     said = capfd.readouterr().err
     assert "its first line is no `begin`" in said
     assert "No such file" in said
+
+
+@pytest.mark.tmux
+def test_it_ends_with_its_terminal(short_folder: Path, xdg: XdgFolders) -> None:
+    """A terminal that goes away without a signal takes the dashboard with it: nothing spins on."""
+    inventory = short_folder / "inventory.yaml"
+    inventory.write_text("version: 1\n")
+    location = locate(inventory, os.environ)
+    ours, theirs = os.openpty()
+    with CannedDaemon(location, StayingBackend(location)):
+        # In a session without a controlling terminal, no hang-up is ever signalled.
+        words = [sys.executable, "-m", "tui", "--config", str(inventory)]
+        dashboard = subprocess.Popen(
+            words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        try:
+            seen = b""
+            deadline = time.monotonic() + DEADLINE_S
+            while b"dflash" not in seen:
+                assert time.monotonic() < deadline, seen
+                seen += os.read(ours, 65536)
+            os.close(ours)
+            assert dashboard.wait(timeout=DEADLINE_S) == -signal.SIGHUP
+        finally:
+            dashboard.kill()
+            dashboard.wait()
