@@ -5,8 +5,9 @@
 `target` pretrains a byte-level target on Python's own sources (five minutes on two cores),
 `answers` lets it answer, `drafter` trains on the answers (four), `figures` measures on
 prompts held out from all of it. Each part leaves its work in FOLDER and prints one JSON
-line, so that they can be run one at a time. Acceptance is walked, and stands beside a
-drafter without weights (prompt lookup); times are those of this machine.
+line, so that they can be run one at a time; a cut one goes on where it was. Acceptance is
+walked, and stands beside a drafter without weights (prompt lookup); times are those of this
+machine.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 
 CONFIG = Path("trainer/configs/cpu-story.toml")
 THREADS = 2
+"""Workers of one thread each: threads inside an operator wait for each other at every one."""
 DECODED = 8
 """Prompts that are decoded with a clock beside them."""
 
@@ -37,23 +39,16 @@ def target(folder: Path) -> dict[str, Any]:
 
 
 def answers(folder: Path) -> dict[str, Any]:
-    """Let the target answer the training and the held-out prompts."""
-    import torch
-
-    from trainer.corpus import Answers
-    from trainer.targets import load_target
-
-    torch.set_num_threads(THREADS)
-    config = _config(folder)
-    told = load_target(config.target.path, torch.device("cpu"), torch.float32)
+    """Let the target answer the training and the held-out prompts, in as many processes."""
+    argv = [sys.executable, "-m", "bench.trainer.story", "--out", str(folder), "--share"]
+    running = [subprocess.Popen([*argv, str(share)]) for share in range(THREADS)]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        raise SystemExit("an answering process failed")
+    config, told = _config(folder), _target(folder)
     count = {}
     for held_out in (False, True):
-        made = Answers(
-            target=told, config=config.corpus, held_out=held_out, seed=config.seed,
-            cache=folder / "drafter",
-        )  # fmt: skip
-        made.make(lambda: None)
-        found = made.read()
+        found = _answers(folder, told, config.corpus, held_out=held_out).read()
         count["held_out" if held_out else "training"] = {
             "answers": len(found),
             "tokens": sum(len(d.tokens) - d.prompt for d in found),
@@ -62,9 +57,21 @@ def answers(folder: Path) -> dict[str, Any]:
     return count
 
 
+def answer_share(folder: Path, share: int) -> None:
+    """One process's share of the answers; those that are there already stay."""
+    import torch
+
+    torch.set_num_threads(1)
+    config, told = _config(folder), _target(folder)
+    for held_out in (False, True):
+        made = _answers(folder, told, config.corpus, held_out=held_out)
+        made.make(lambda: None, share=share, shares=THREADS)
+
+
 def drafter(folder: Path) -> dict[str, Any]:
-    """Train the drafter, by the command line as anybody would."""
-    argv = [sys.executable, "-m", "trainer", "--config", str(CONFIG), "--fresh"]
+    """Train the drafter, by the command line as anybody would; go on where a cut run left it."""
+    argv = [sys.executable, "-m", "trainer", "--config", str(CONFIG)]
+    argv += ["--resume"] if any((folder / "drafter").glob("step-*")) else []
     for setting in _settings(folder):
         argv += ["--set", setting]
     done = subprocess.run(argv, check=True, capture_output=True, text=True)
@@ -72,23 +79,21 @@ def drafter(folder: Path) -> dict[str, Any]:
 
 
 def figures(folder: Path) -> dict[str, Any]:
-    """Acceptance at the temperature and greedy, loops, and what decoding takes."""
+    """Acceptance at the temperature and greedy, loops, and what decoding takes on one core."""
     import torch
 
-    from trainer.corpus import Answers
     from trainer.restore import restore
     from trainer.walk import acceptance_length
 
-    torch.set_num_threads(THREADS)
-    found = restore(folder / "drafter", ends_only=False)
-    pair, config, report = found.pair, found.config, dict[str, Any]()
-    prompts: list[list[int]] = []
+    torch.set_num_threads(1)
+    last = folder / "drafter" / f"step-{_config(folder).total_steps:08d}"
+    if not last.is_dir():
+        print(json.dumps({"drafter": drafter(folder)}), flush=True)
+    found = restore(last, ends_only=False)
+    pair, config, report = found.pair, found.config, dict[str, Any](step=found.step)
     for name, temperature in (("temperature", config.corpus.temperature), ("greedy", 0.0)):
         corpus = dataclasses.replace(config.corpus, temperature=temperature)
-        made = Answers(
-            target=pair.target, config=corpus, held_out=True, seed=config.seed,
-            cache=folder / "drafter",
-        )  # fmt: skip
+        made = _answers(folder, pair.target, corpus, held_out=True)
         made.make(lambda: None)
         documents = made.read()
         whole = [d for d in documents if not d.looped]
@@ -104,6 +109,23 @@ def figures(folder: Path) -> dict[str, Any]:
         prompts = [list(d.tokens[: d.prompt]) for d in documents[:DECODED]]
         report[name] |= _decoding(pair, prompts, config.corpus.answer_tokens, temperature)
     return report
+
+
+def _target(folder: Path) -> Any:
+    import torch
+
+    from trainer.targets import load_target
+
+    return load_target(str(folder / "target.pt"), torch.device("cpu"), torch.float32)
+
+
+def _answers(folder: Path, told: Any, corpus: Any, *, held_out: bool) -> Any:
+    from trainer.corpus import Answers
+
+    return Answers(
+        target=told, config=corpus, held_out=held_out, seed=_config(folder).seed,
+        cache=folder / "drafter",
+    )  # fmt: skip
 
 
 def lookup_length(documents: Sequence[Any], block: int) -> float:
@@ -169,7 +191,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--parts", default=",".join(parts))
+    parser.add_argument("--share", type=int, default=-1, help="of the answers, for this process")
     chosen = parser.parse_args()
+    if chosen.share >= 0:
+        answer_share(chosen.out, chosen.share)
+        return 0
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name in chosen.parts.split(","):
         began = time.monotonic()
