@@ -75,25 +75,26 @@ class Rebuilding:
         return todo
 
     async def _place(self, job: Job, target: Target, names: list[str], until: float) -> None:
-        if not names:
-            return
+        found = await self._known(job, target, names) if names else []
+        for known in sorted(found, key=lambda one: _number(one["name"])):
+            await self._take(job, target, known, until)
+
+    async def _known(self, job: Job, target: Target, names: list[str]) -> list[Mapping[str, Any]]:
+        """What the target has of these runs, once it can be reached."""
         while True:
             try:
                 link = self.fleet.link(target)
                 answer = await link.call(
                     "runs_known", timeout_s=ASK_WITHIN_S, workdir=job.workdir, names=names
                 )
+                return list(answer["runs"])
             except Unreachable:
                 await self.clock.sleep(AGAIN_S)
             except OrchError as error:
                 logger.warning(
                     "store.not_rebuilt", extra={"target": target.name, "why": str(error)}
                 )
-                return
-            else:
-                break
-        for known in sorted(answer["runs"], key=lambda one: _number(one["name"])):
-            await self._take(job, target, known, until)
+                return []
 
     async def _take(self, job: Job, target: Target, known: Mapping[str, Any], until: float) -> None:
         run, attempts = _run_of(job, target, known)
