@@ -23,7 +23,11 @@ from .spec import Spec, read_spec
 SPEC_WITHIN_S = 60.0
 READ_BYTES = 64 * 1024
 BATCH_BYTES = 256 * 1024
+SHORT_BYTES = 2048
+"""A pty hands out 4 KiB at a time while it has more: what is shorter was the end for now."""
 TYPED_BYTES = 4096
+POKE_EVERY_S = 0.01
+"""A flood that poked for each write would wake the probe thousands of times a second."""
 RETRY_S = 0.5
 LOOK_S = 1.0
 QUIET_ROUNDS = 10
@@ -79,6 +83,8 @@ class Relay:
         self._quiet_rounds = 0
         self._hung_up = False
         self._next_retry = 0.0
+        self._next_poke = 0.0
+        self._poke_waits = False
         self._next_look = time.monotonic() + LOOK_S
         write_reserved(attempt_reserved, self._attempt_path, self._record())
         self._poke(POKE_RECORD)
@@ -98,6 +104,12 @@ class Relay:
         except OSError:
             # Full: nobody reads, or the reader has a wake-up waiting already.
             pass
+
+    def _poke_for_bytes(self, now: float) -> None:
+        self._poke_waits = now < self._next_poke
+        if not self._poke_waits:
+            self._next_poke = now + POKE_EVERY_S
+            self._poke(POKE_BYTES)
 
     def _record(self) -> dict[str, object]:
         return {
@@ -128,6 +140,7 @@ class Relay:
         self._poll.register(self._master, select.POLLIN)
         self._poll.register(0, select.POLLIN)
         exit_fd = self._watch_child()
+        may_have_ended = exit_fd is None
         while not self._drained():
             events = self._poll.poll(self._wait_ms())
             # Counted, not timed: on a busy machine half a second may pass without a look.
@@ -139,8 +152,12 @@ class Relay:
                     self._relay_input(event)
                 elif fd == exit_fd:
                     self._poll.unregister(fd)
+                    may_have_ended = True
             now = time.monotonic()
-            self._reap(now)
+            if may_have_ended:
+                self._reap(now)
+            if self._poke_waits:
+                self._poke_for_bytes(now)
             self._show(now)
             self._look(now)
         return self._finish()
@@ -163,6 +180,8 @@ class Relay:
             waits.append(max(pane, 0.01))
         if self._log.behind:
             waits.append(RETRY_S)
+        if self._poke_waits:
+            waits.append(max(0.0, self._next_poke - now))
         if self._status is not None:
             waits.append(QUIET_ROUND_S)
         return min(waits) * 1000
@@ -192,10 +211,12 @@ class Relay:
                 break
             chunks.append(chunk)
             size += len(chunk)
+            if len(chunk) < SHORT_BYTES:
+                break
         if chunks:
             output = b"".join(chunks)
             self._log.append(output)
-            self._poke(POKE_BYTES)
+            self._poke_for_bytes(time.monotonic())
             self._pane.show(output)
 
     def _deafen(self) -> None:
@@ -261,6 +282,7 @@ class Relay:
             self._poke(POKE_BYTES)
         if now >= self._next_look:
             self._next_look = now + LOOK_S
+            self._reap(now)
             self._log.reopen_if_moved()
             if self._status is None:
                 self._listen_again()
