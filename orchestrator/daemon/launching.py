@@ -47,6 +47,11 @@ class RunRequest:
             raise UsageError("`env` is an object and `args` a list.")
         if wrong := [key for key in env if not (key.isascii() and key.isidentifier())]:
             raise UsageError(f"{wrong[0]!r} in `env` is no name of a variable.")
+        if ours := sorted(nodes.OURS.intersection(env)):
+            raise UsageError(
+                f"{ours[0]} is set by orch itself, for runs over several targets.",
+                remedy="Give your variable another name.",
+            )
         return cls(
             job=body.get("job"),
             why=str(body.get("why") or ""),

@@ -11,6 +11,8 @@ from orchestrator.core.model import Run
 from orchestrator.store.store import Store
 
 GROUP, RANK, COUNT = "ORCH_GROUP", "ORCH_NODE_RANK", "ORCH_NNODES"
+OURS = frozenset({GROUP, RANK, COUNT})
+"""Nobody else sets these for a run: which runs belong together, and stop together, is read here."""
 
 
 def node_env(group: str, rank: int, count: int) -> dict[str, str]:
@@ -20,7 +22,7 @@ def node_env(group: str, rank: int, count: int) -> dict[str, str]:
 
 def rank_of(env: Mapping[str, str]) -> int:
     """Which node a run is; 0 too for a run of one target."""
-    return int(env.get(RANK, "0"))
+    return int(env[RANK]) if GROUP in env else 0
 
 
 async def live_nodes(store: Store, run: Run) -> tuple[Run, ...]:

@@ -17,6 +17,8 @@ class Mask:
 
     def __init__(self, values: Iterable[str]) -> None:
         known = {value.encode("utf-8", "surrogateescape") for value in values}
+        # A terminal, and what quotes text, write the lines of a key in other ways than a file.
+        known |= {value.replace(b"\n", end) for value in known for end in (b"\r\n", b"\\n")}
         long_enough = (value for value in known if len(value) >= MIN_VALUE_CHARS)
         self._values = sorted(long_enough, key=len, reverse=True)
         self._end = 0

@@ -49,3 +49,13 @@ def test_short_values_and_none_cover_nothing() -> None:
     """A value of three characters would take innocent text with it."""
     assert Mask(["abc", ""]).cover(0, b"abc abc") == b"abc abc"
     assert Mask([]).cover(0, b"text") == b"text"
+
+
+def test_a_value_of_several_lines_is_covered_as_a_terminal_and_as_json_show_it() -> None:
+    """A terminal ends lines with a return as well, and quoted text has no line ends at all."""
+    mask = Mask(["first-line\nsecond-line"])
+    assert mask.cover(0, b"first-line\r\nsecond-line\r\n") == b"*" * 23 + b"\r\n"
+    assert (
+        mask.cover(25, rb"{'key': 'first-line\nsecond-line'}") == b"{'key': '" + b"*" * 23 + b"'}"
+    )
+    assert mask.cover(60, b"first-line\nsecond-line\n") == b"*" * 22 + b"\n"
