@@ -1,6 +1,6 @@
 """What a transport is: the way a command and its bytes reach a target.
 
-Owns the protocol only. `ssh.py`, `local.py` and `container.py` are its three kinds.
+Owns the protocol only. `ssh/`, `local.py` and `container.py` are its three kinds.
 """
 
 from dataclasses import dataclass
