@@ -19,12 +19,14 @@ Orch = Callable[..., Ran]
 DEADLINE_S = 50.0
 
 CRASH = """\
-import sys, threading, time
+import os, sys, threading, time
 print("begun", flush=True)
 if "--slow" in sys.argv:
     for number in range(40):
         print("line", number, flush=True)
         time.sleep(0.1)
+        while number == 20 and not os.path.exists(sys.argv[-1]):
+            time.sleep(0.05)
 elif "--fine" not in sys.argv:
     def draft():
         raise RuntimeError("Detected that you are using FX to symbolically trace"
@@ -160,9 +162,11 @@ def test_detached_run_can_be_waited_for(job: str) -> None:
     assert (code, json.loads(out)["reached"]) == (0, True), err
 
 
-def test_daemon_killed_in_the_middle_costs_no_line(job: str) -> None:
+def test_daemon_killed_in_the_middle_costs_no_line(job: str, short_folder: Path) -> None:
     """kill -9 of the daemon: `orch run` goes on with a new one, each line once, and exits 0."""
-    process = spawn("run", "--", "--slow", bufsize=0)  # what was read ahead would be lost below
+    killed = short_folder / "killed"  # what the program waits for, half-way
+    # Without a buffer: communicate() below leaves out what a reader of lines has read ahead.
+    process = spawn("run", "--", "--slow", str(killed), bufsize=0)
     assert process.stdout is not None
     seen = []
     for line in process.stdout:
@@ -171,6 +175,7 @@ def test_daemon_killed_in_the_middle_costs_no_line(job: str) -> None:
             break
     first = json.loads(finished("daemon", "status", "--json")[1])["pid"]
     os.kill(first, signal.SIGKILL)
+    killed.touch()
     out, err = process.communicate(timeout=DEADLINE_S)
     seen += out.decode().splitlines()
     assert process.returncode == 0, err
