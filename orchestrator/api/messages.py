@@ -19,14 +19,17 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          way=all: matches{attempt, offsets: [int]} as they are found, 10000 at most,
                                          then end{attempt, more: bool}
     GET  /v1/runs/RUN/metrics[?since_step=]          {"metrics": [{t, step, loss, ...}]}
-    GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str}
+    GET  /v1/runs/RUN/wait?until=EXPR&timeout=S      {"reached": bool, "run": RunView, "reason": str,
+                                         "incident": IncidentView|null}    core/parse/until.py has the expressions
+    GET  /v1/wait?until=incident&timeout=S           likewise, of any run; "run" is null where time was up
     GET  /v1/runs/RUN/gpus               {"samples": [{t, samples}]}  history
     GET  /v1/runs/RUN/timeline           {"run": id, "events": [TimelineEvent]}    oldest first
     GET  /v1/runs/RUN/bundle             a tar.gz; header X-Orch-Archive: {"name", "files", "secrets_removed"}
     GET  /v1/runs/RUN/environment        {"run": id, "looks": [{attempt, moment, at, fingerprint, configuration}]}
     GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
                                          without `with`: against the job's last good run before it
-    POST /v1/runs/RUN/stop {grace_s}     stream: stopping{run}, stopped{run, ended, remaining, gpus_free_after_s, gpu_holders};
+    POST /v1/runs/RUN/stop {grace_s}     stream: stopping{run}, stopped{run, ended, remaining, gpus, gpus_free_after_s,
+                                         gpu_holders};
                                          of a run that had ended stopped{run, already}
     POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, target, stage,
                                          sent_bytes, total_bytes, bytes_per_s},

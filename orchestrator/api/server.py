@@ -148,6 +148,7 @@ class Server:
         router.add_get("/metrics", self._metrics)
         for what in ("runs", "incidents", "doctor", "top", "releases", "silences", "compare"):
             router.add_get(f"/v1/{what}", self._get(what))
+        router.add_get("/v1/wait", self._get("wait-any"))
         router.add_get("/v1/runs/{words}", self._get("run"))
         router.add_get("/v1/incidents/{words}", self._get("incident"))
         router.add_get("/v1/incidents/{words}/explain", self._get("explain"))

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from orchestrator.cli.command import (
     INCIDENT_HELP,
+    RUN_HELP,
     Command,
     add_env,
     add_json,
@@ -61,9 +62,8 @@ class _Version(argparse.Action):
 
 def _status(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--watch", action="store_true", help="print again whenever it changes")
-    group.add_argument("--since", metavar="CURSOR", type=int, help="only what changed after it")
+    parser.add_argument("--watch", action="store_true", help="print again whenever it changes")
+    parser.add_argument("--since", metavar="CURSOR", type=int, help="only what changed after it")
 
 
 def _ps(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +95,16 @@ def _logs(parser: argparse.ArgumentParser) -> None:
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
-    add_run(parser)
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", type=given_name, help=f"{RUN_HELP}; any, for `incident`"
+    )
     add_json(parser)
     parser.add_argument(
         "--until",
         default="ended",
         metavar="EXPR",
-        help="ended (the default), crashed, step:N or log:RE",
+        help="ended (the default), crashed, incident (one that is not acknowledged), step:N, "
+        "phase:NAME, log:RE, or a metric: 'loss<2', 'loss>9'",
     )
     parser.add_argument("--timeout", metavar="S", type=float, help="seconds; then exit 124")
 

@@ -10,8 +10,8 @@ from orchestrator.api.client import ANSWER_TIMEOUT_S, Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect, warn_if_outdated
 from orchestrator.cli.verdict import verdict_lines
-from orchestrator.core.errors import UsageError
 from orchestrator.core.parse.gpu_notes import notes
+from orchestrator.core.parse.until import parse_until
 
 FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
 ENDS = {"finished": FINISHED, "failed": FAILED, "lost": FAILED, "stopped": STOPPED}
@@ -25,11 +25,25 @@ _WAIT_SLICE_S = 50
 def status(options: argparse.Namespace) -> int:
     """Print targets, runs and open incidents; with --since what changed after a cursor."""
     client = connect(options)
+    if options.watch and options.since is not None:
+        return _watch_since(client, options)
     if options.watch:
         for _ in client.events():
             _print_snapshot(client.get("/v1/snapshot"), options)
         return 0
     _print_snapshot(client.get("/v1/snapshot", {"since": options.since}), options)
+    return 0
+
+
+def _watch_since(client: Client, options: argparse.Namespace) -> int:
+    """Print what changed after the cursor, and each change that comes; nothing that is empty."""
+    for name, change in client.events():
+        # The events begin before the question, so that nothing falls between the two.
+        news = (
+            client.get("/v1/snapshot", {"since": options.since}) if name == "snapshot" else change
+        )
+        if news["targets"] or news["runs"] or news["incidents"]:
+            _print_snapshot(news, options)
     return 0
 
 
@@ -174,31 +188,37 @@ def wait(options: argparse.Namespace) -> int:
 
     A run that ends without reaching another condition gives 100, 103, or 1 where it finished.
     """
-    if options.until.partition(":")[0] not in {"ended", "crashed", "step", "log"}:
-        raise UsageError(f"--until {options.until}: it is ended, crashed, step:N or log:RE.")
+    if parse_until(options.until).kind != "incident" and options.run is None:
+        options.parser.error("the following arguments are required: RUN")
     said = _wait(connect(options), options.run, options.until, options.timeout)
     run = said["run"]
     if options.json:
         output.print_json(said)
     else:
-        known = {"", run["state"], f"the run is {run['state']}"}
-        reason = "" if said["reason"] in known else f": {said['reason']}"
-        output.say(f"{run['id']} {run['state']}{reason}")
-    return _wait_code(options.until, reached=said["reached"], state=run["state"])
+        output.say(_wait_line(run, str(said["reason"])))
+    return _wait_code(options.until, reached=said["reached"], state=run["state"] if run else "")
 
 
-def _wait(client: Client, run: str, until: str, timeout_s: float | None) -> dict[str, Any]:
+def _wait_line(run: Mapping[str, Any] | None, reason: str) -> str:
+    if run is None:
+        return f"no incident: {reason}"
+    known = {"", run["state"], f"the run is {run['state']}"}
+    return f"{run['id']} {run['state']}" + ("" if reason in known else f": {reason}")
+
+
+def _wait(client: Client, run: str | None, until: str, timeout_s: float | None) -> dict[str, Any]:
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
         left_s = _WAIT_SLICE_S if deadline is None else deadline - time.monotonic()
         piece_s = max(1, math.ceil(min(left_s, _WAIT_SLICE_S)))  # the API takes whole seconds
         query: dict[str, str | int | float | None] = {"until": until, "timeout": piece_s}
-        path = f"/v1/runs/{quoted(run)}/wait"
+        path = "/v1/wait" if run is None else f"/v1/runs/{quoted(run)}/wait"
         said = client.get(path, query, timeout_s=piece_s + ANSWER_TIMEOUT_S)
         last = deadline is not None and left_s <= _WAIT_SLICE_S
-        if said["reached"] or said["run"]["state"] in ENDS or last:
+        if said["reached"] or last or (run is not None and said["run"]["state"] in ENDS):
             return said
-        run = said["run"]["id"]  # `@1` must not become another run half-way
+        if run is not None:
+            run = said["run"]["id"]  # `@1` must not become another run half-way
 
 
 def _wait_code(until: str, *, reached: bool, state: str) -> int:

@@ -10,7 +10,8 @@ crew.py         one supervisor for each run that lives
 duties.py       what is done by the clock
 shipping.py     deploy and rollback, as a person asks for them, step by step
 launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
-queries.py      what a person reads; following.py what a person waits for
+queries.py      what a person reads; following.py a log as it grows, waiting.py the moment when
+                something holds
 telling.py      the daemon, its sinks and releases; explaining and comparing tell of incidents
 doctor.py       everything checked, each with its remedy
 backend.py      the API's questions to the files above

@@ -29,6 +29,7 @@ from orchestrator.daemon import (
     telling,
     timeline,
     trials,
+    waiting,
 )
 from orchestrator.daemon.asked import checked
 from orchestrator.daemon.environment import wanted_names
@@ -43,7 +44,8 @@ _DOCUMENTS: dict[str, Answer] = {
     "run": lambda parts, words, _: queries.run(parts, words),
     "metrics": queries.metrics,
     "gpus": lambda parts, words, _: queries.gpus(parts, words),
-    "wait": following.wait,
+    "wait": waiting.wait,
+    "wait-any": lambda parts, _, query: waiting.wait_for_any(parts, query),
     "incidents": lambda parts, _, query: queries.incidents(parts, query),
     "incident": lambda parts, words, _: queries.incident(parts, words),
     "explain": lambda parts, words, _: explaining.explained(parts, words),

@@ -1,25 +1,19 @@
-"""What a person waits for: a run's log as it grows, and the moment a condition holds.
+"""A run's log as it grows, and what happens to the run meanwhile.
 
-Owns the streams `follow` and `wait`, and a reader's place over the attempts of a run. It changes
-nothing.
+Owns the stream `follow` and a reader's place over the attempts of a run. It changes nothing.
 """
 
 import asyncio
 import codecs
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from orchestrator.api import messages
-from orchestrator.core.errors import UsageError
-from orchestrator.core.model import ENDS, Run
+from orchestrator.core.model import ENDS
 from orchestrator.daemon import queries
 from orchestrator.daemon.moments import offset_since
 from orchestrator.daemon.parts import Parts
 
 Message = dict[str, Any]
-Condition = Callable[[Parts, Run], Awaitable[tuple[bool, str]]]
-Holds = Callable[[messages.RunView], str | None]
 CHUNK_BYTES = 256 * 1024
 
 _utf8 = codecs.getincrementaldecoder("utf-8")
@@ -125,70 +119,3 @@ def _news(parts: Parts, run: str, view: Mapping[str, Any], seen: dict[str, Any])
             seen[key] = incident_shown
             news.append({"kind": "incident", "incident": incident_shown})
     return news
-
-
-async def wait(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
-    """GET /v1/runs/RUN/wait: answers the moment the expression holds, or after the timeout."""
-    run = await parts.store.runs.find(words)
-    condition = _condition(query.get("until") or "ended")
-    timeout_s = queries.number(query, "timeout")
-    try:
-        async with asyncio.timeout(timeout_s):
-            reached, reason = await condition(parts, run)
-    except TimeoutError:
-        reached, reason = False, f"not within {timeout_s} s"
-    return {"reached": reached, "run": await parts.crew.view(run.id), "reason": reason}
-
-
-def _condition(expression: str) -> Condition:
-    kind, _, rest = expression.partition(":")
-    match kind:
-        case "ended":
-            return _view_condition(lambda view: view["state"] if view["state"] in ENDS else None)
-        case "crashed":
-            return _view_condition(lambda view: "crashed" if view["incident"] else None)
-        case "step" if re.fullmatch(r"[0-9]{1,18}", rest):
-            wanted = int(rest)
-            return _view_condition(
-                lambda view: f"step {view['step']}" if (view["step"] or 0) >= wanted else None
-            )
-        case "log" if rest:
-            try:
-                pattern = re.compile(rest)
-            except re.error as exc:
-                raise UsageError(f"--until log:{rest}: not a regular expression: {exc}") from exc
-            return lambda parts, run: _until_logged(parts, run, pattern)
-        case _:
-            raise UsageError(
-                f"--until {expression}: not an expression.",
-                remedy="Write ended, crashed, step:N or log:RE.",
-            )
-
-
-def _view_condition(holds: Holds) -> Condition:
-    async def until(parts: Parts, run: Run) -> tuple[bool, str]:
-        while True:
-            rung = asyncio.ensure_future(parts.crew.bell(run.id).wait())
-            try:
-                view = await parts.crew.view(run.id)
-                reason = holds(view)
-                if reason is not None:
-                    return True, reason
-                if view["state"] in ENDS:
-                    return False, f"the run is {view['state']}"
-                await rung
-            finally:
-                rung.cancel()
-
-    return until
-
-
-async def _until_logged(parts: Parts, run: Run, pattern: re.Pattern[str]) -> tuple[bool, str]:
-    rest = ""
-    async for message in follow(parts, run.id, {}):
-        if message["kind"] == "log":
-            *lines, rest = (rest + message["text"]).split("\n")
-            for line in lines:
-                if pattern.search(line):
-                    return True, line.strip()
-    return False, "the run has ended"

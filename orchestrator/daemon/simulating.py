@@ -12,7 +12,7 @@ from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.samples import SAMPLES
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Delivery, Inventory, Run, RunState, Target
-from orchestrator.daemon import following, queries
+from orchestrator.daemon import queries, waiting
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import only_one
 from orchestrator.daemon.simulated import JOB, SESSION, simulated_job
@@ -37,7 +37,7 @@ async def simulate(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Mess
         run = await parts.store.runs.create(_draft(parts, target, sample, str(body["signature"])))
         await parts.crew.begin(run, simulated_job(inventory))
         yield {"kind": "stored", "run": await parts.crew.view(run.id)}
-        await following.wait(parts, run.id, {"until": "ended"})
+        await waiting.wait(parts, run.id, {"until": "ended"})
         incidents = (await queries.incidents(parts, {"run": run.id}))["incidents"]
         view = await parts.crew.view(run.id)
         yield {"kind": "ended", "run": view, "incident": incidents[0] if incidents else None}

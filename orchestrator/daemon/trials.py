@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.core.decide.trials import CrashRate, crash_rate, fisher, judged
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Job, Run, RunState
-from orchestrator.daemon import following, launching, shipping
+from orchestrator.daemon import launching, shipping, waiting
 from orchestrator.daemon.launching import RunRequest
 from orchestrator.daemon.nodes import rank_of
 from orchestrator.daemon.parts import Parts
@@ -63,7 +63,7 @@ async def _trials(parts: Parts, request: RunRequest, plan: Plan, trials: list[Ru
             yield message
             if message["kind"] == "stored":
                 run_id = message["run"]["id"]
-        await following.wait(parts, run_id, {"until": "ended"})
+        await waiting.wait(parts, run_id, {"until": "ended"})
         run = await parts.store.runs.get(run_id)
         crashed = run.state in CRASHED
         yield {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.canned import CannedBackend, run_view, running
+from tests.cli.canned import CannedBackend, incident_view, run_view, running
 from tests.cli.conftest import Ran, spawn
 
 Orch = Callable[..., Ran]
@@ -141,7 +141,27 @@ def test_wait_for_nonsense_is_refused(canned: CannedBackend, orch: Orch) -> None
     """A condition that is none gives 2 and the list of those there are."""
     ran = orch("wait", "@1", "--until", "monday")
     assert ran.code == 2
-    assert "ended, crashed, step:N or log:RE" in ran.err
+    assert "ended, crashed, incident, step:N, phase:NAME, log:RE" in ran.err
+
+
+def test_wait_for_an_incident_of_any_run(canned: CannedBackend, orch: Orch) -> None:
+    """Without RUN the daemon is asked about all; any other expression needs one."""
+    told = {"reached": True, "run": running(), "reason": "i1: it died", "incident": incident_view()}
+    canned.documents["wait-any"] = told
+    assert orch("wait", "--until", "incident").out == "dflash-2 running: i1: it died\n"
+    assert canned.asked[-1][:2] == ("wait-any", "")
+    canned.documents["wait-any"] = {"reached": False, "run": None, "reason": "not within 1 s"}
+    ran = orch("wait", "--until", "incident", "--timeout", "1")
+    assert (ran.code, ran.out) == (124, "no incident: not within 1 s\n")
+    refused = orch("wait", "--until", "step:5")
+    assert (refused.code, "required: RUN" in refused.err) == (2, True)
+
+
+def test_watch_since_prints_only_what_changed(canned: CannedBackend, orch: Orch) -> None:
+    """With a cursor --watch begins with the difference, and goes on with each that comes."""
+    lines = orch("status", "--watch", "--since", "12", "--json").out.splitlines()
+    assert [json.loads(line)["cursor"] for line in lines] == [17, 17]
+    assert ("snapshot", "12", {}) in canned.asked
 
 
 def test_raw_log_is_the_stored_bytes(canned: CannedBackend) -> None:
