@@ -1,15 +1,21 @@
-"""diagnose: what a log says went wrong, read here, with no daemon."""
+"""diagnose: what a log says went wrong, read here, with no daemon.
+
+The rules of the inventory count, where there is one; a broken one hinders nobody.
+"""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from orchestrator.api.location import find_inventory
 from orchestrator.cli import output
 from orchestrator.cli.verdict import verdict_lines
 from orchestrator.core.detect.engine import Engine
-from orchestrator.core.errors import UsageError
+from orchestrator.core.detect.signatures import Signature
+from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.findings import Verdict, verdict_json
 
 CRASH_FOUND = 3
@@ -20,9 +26,10 @@ def diagnose(options: argparse.Namespace) -> int:
     """Print the verdict of each log; 3 where one of them tells of a crash."""
     if options.json and len(options.files) > 1:
         raise UsageError("--json prints one document; give --jsonl for several files.")
+    rules = _rules(inventory_path(options))
     crashed = False
     for file in options.files:
-        verdict = _verdict(file)
+        verdict = _verdict(file, rules)
         crashed = crashed or verdict.crash
         if options.json:
             output.print_json(verdict_json(verdict, file))
@@ -33,8 +40,32 @@ def diagnose(options: argparse.Namespace) -> int:
     return CRASH_FOUND if crashed else 0
 
 
-def _verdict(file: str) -> Verdict:
-    engine = Engine()
+def inventory_path(options: argparse.Namespace) -> Path | None:
+    """The inventory; None where there is none and none was named: built-in rules are all."""
+    try:
+        return find_inventory(getattr(options, "config", None), os.environ, Path.cwd())
+    except UsageError:
+        if getattr(options, "config", None) or os.environ.get("ORCH_CONFIG"):
+            raise
+        return None
+
+
+def _rules(path: Path | None) -> list[Signature]:
+    """What the inventory's rules look for; none where it has faults, which are told."""
+    if path is None:
+        return []
+    from orchestrator.core.detect.proving import read_rule
+    from orchestrator.daemon.inventory_file import read_inventory  # loads pydantic
+
+    try:
+        return [read_rule(rule).signature for rule in read_inventory(path.resolve()).rules]
+    except OrchError as error:
+        output.note(f"without the rules of {path}, which has faults: {error}")
+        return []
+
+
+def _verdict(file: str, rules: Sequence[Signature]) -> Verdict:
+    engine = Engine(rules)
     for piece in chunks_of(file):
         engine.feed(piece)
     return engine.close()

@@ -1,17 +1,14 @@
 """rules test: whether signatures do what they are for, and what they match in a log. No daemon."""
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api.location import find_inventory
 from orchestrator.cli import output
-from orchestrator.cli.diagnose import CRASH_FOUND, chunks_of
+from orchestrator.cli.diagnose import CRASH_FOUND, chunks_of, inventory_path
 from orchestrator.core.detect.proving import Proof, Rule, matches, prove, read_rule
-from orchestrator.core.errors import UsageError
 from orchestrator.core.inventory.document import read_document
 
 SAMPLES_FAIL = 1
@@ -22,7 +19,7 @@ def test(options: argparse.Namespace) -> int:
 
     1 where a sample is not as it should be, 3 where a file tells of a crash.
     """
-    path = _inventory_path(options)
+    path = inventory_path(options)
     rules = _rules(path)
     proofs = prove(rules)
     places = _places(path, len(rules))
@@ -36,16 +33,6 @@ def test(options: argparse.Namespace) -> int:
     if any(proof.faults for proof in proofs):
         return SAMPLES_FAIL
     return CRASH_FOUND if any(one["crash"] for one in found) else 0
-
-
-def _inventory_path(options: argparse.Namespace) -> Path | None:
-    """The inventory; None where there is none and none was named: built-in ones are tested."""
-    try:
-        return find_inventory(getattr(options, "config", None), os.environ, Path.cwd())
-    except UsageError:
-        if getattr(options, "config", None) or os.environ.get("ORCH_CONFIG"):
-            raise
-        return None
 
 
 def _rules(path: Path | None) -> list[Rule]:

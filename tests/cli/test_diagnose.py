@@ -1,4 +1,4 @@
-"""`orch diagnose` reads any log with no daemon and no inventory; its code is 3 for a crash."""
+"""`orch diagnose` reads any log with no daemon, with an inventory or none; 3 is for a crash."""
 
 import json
 import subprocess
@@ -99,3 +99,31 @@ def test_completion_knows_the_commands(shell: str, orch: Orch) -> None:
     assert ran.code == 0
     assert "diagnose" in ran.out
     assert "no-deploy" in ran.out
+
+
+RULES = """\
+version: 1
+rules:
+  - name: reactor_scram
+    pattern: 'reactor \\d+ scrammed'
+    role: root
+"""
+
+
+def test_rules_of_the_inventory_count(logs: Path, orch: Orch) -> None:
+    """A rule of the folder's inventory, or of the one that --config names, finds its line."""
+    (logs / "own.log").write_text("step 1\nreactor 3 scrammed\n")
+    assert orch("diagnose", "own.log").code == 0
+    (logs / "other.yaml").write_text(RULES)
+    named = orch("diagnose", "own.log", "--config", "other.yaml")
+    assert (named.code, "[reactor_scram]" in named.out) == (3, True)
+    (logs / "other.yaml").rename(logs / "inventory.yaml")
+    assert orch("diagnose", "own.log").code == 3
+
+
+def test_broken_inventory_is_a_warning(logs: Path, orch: Orch) -> None:
+    """The log is read all the same; the faults are told on stderr."""
+    (logs / "inventory.yaml").write_text("version: 1\nhots: {}\n")
+    ran = orch("diagnose", "fine.log")
+    assert (ran.code, ran.out) == (0, "ok: no crash found\n")
+    assert "inventory.yaml:2: hots" in ran.err

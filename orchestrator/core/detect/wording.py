@@ -3,6 +3,7 @@
 Owns titles, causes and next steps of ends without an exception. Changes no class and no place.
 """
 
+import re
 from dataclasses import replace
 
 from orchestrator.core.findings import Certainty, Verdict
@@ -13,6 +14,24 @@ NO_COMMAND = {
     127: "A command was not found (exit code 127)",
 }
 """Exit codes by which a shell says that a command is none; its last line says which."""
+
+_REFUSALS = (
+    (
+        re.compile(r"python[\d.]*: can't open file "),
+        "The program file was not found",
+        "Python was told to run a file that is not there; no line of the program ran.",
+    ),
+    (
+        re.compile(r"python[\d.]*: can't find '__main__' module in "),
+        "The program has no __main__.py",
+        "Python was told to run a folder or an archive that has no __main__.py; nothing ran.",
+    ),
+)
+"""The interpreter's own refusals: how they begin, their title and their cause."""
+_NOT_THERE = (
+    "Compare the job's `command` with what is in `package`: it runs inside the shipped folder.",
+    "`orch deploy --dry-run` lists what is shipped and what is left out.",
+)
 
 _LOOK = "Read the last lines of the log: `orch logs RUN`."
 
@@ -31,6 +50,9 @@ def worded(verdict: Verdict, record: ExitRecord | None) -> Verdict:
 
 
 def _without_exception(verdict: Verdict, record: ExitRecord | None) -> Verdict:
+    for begins, title, cause in _REFUSALS:
+        if any(begins.search(line) for line in verdict.evidence):
+            return replace(verdict, title=title, cause=cause, next_steps=_NOT_THERE)
     code = record.code if record is not None else None
     if verdict.certainty is Certainty.GUESS:
         signal = record.signal if record is not None else None

@@ -19,7 +19,25 @@ def verdict(text: bytes, code: int | None, signal: int | None = None) -> Verdict
     ("text", "code", "signal", "title"),
     [
         (b"sh: 1: pyhton3: not found\n", 127, None, "A command was not found (exit code 127)"),
-        (b"python3: can't open file 'a.py'\n", 2, None, "The program gave up with a message"),
+        (
+            b"train: error: unrecognized arguments: --x\n",
+            2,
+            None,
+            "The program gave up with a message",
+        ),
+        (b"python3: can't open file 'a.py'\n", 2, None, "The program file was not found"),
+        (
+            b"/venv/bin/python: can't open file '/srv/a.py': [Errno 2] No such file or directory\n",
+            2,
+            None,
+            "The program file was not found",
+        ),
+        (
+            b"/usr/bin/python3: can't find '__main__' module in '/srv'\n",
+            1,
+            None,
+            "The program has no __main__.py",
+        ),
         (b"step 1\n", 7, None, "The program ended with exit code 7 and printed no reason"),
         (b"step 1\n", None, 1, "The program ended by signal 1 and printed no reason"),
     ],
