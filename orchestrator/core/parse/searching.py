@@ -30,6 +30,9 @@ _NOT_AS_WRITTEN = (rb"[\x00-\x09\x0b-\x1f\x7f-\xff][^\n]*$", rb" $", rb"%\|[^\n]
 _OF_THE_WHOLE = re.compile(r"\\[AZ]")
 """Anchors that would mean the ends of a block."""
 
+_PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)|[*+]|\{\d*,\d*\}|.")
+_REPEATS = re.compile(r"[*+]|\{\d*,\d*\}")
+
 
 def shown_text(raw: bytes) -> str:
     """One line as a terminal would show it in the end."""
@@ -37,12 +40,31 @@ def shown_text(raw: bytes) -> str:
 
 
 def compiled(words: str) -> re.Pattern[str]:
-    """The pattern of a search."""
+    """The pattern of a search; what might be tried on one line for years is taken as words."""
     flags = 0 if any(letter.isupper() for letter in words) else re.IGNORECASE
     try:
-        return re.compile(words, flags)
+        return re.compile(re.escape(words) if _repeats_repeats(words) else words, flags)
     except re.error:
         return re.compile(re.escape(words), flags)
+
+
+def _repeats_repeats(words: str) -> bool:
+    """Whether a group with a repeat in it is repeated: `(a+)+$` doubles with each `a` of a line."""
+    repeats, closed = [False], False
+    """Whether each open group holds a repeat, and whether one that does was just closed."""
+    for piece in _PIECE.findall(words):
+        if _REPEATS.fullmatch(piece):
+            if closed:
+                return True
+            repeats[-1] = True
+        elif piece == "(":
+            repeats.append(False)
+        elif piece == ")" and len(repeats) > 1:
+            closed = repeats.pop()
+            repeats[-1] |= closed
+            continue
+        closed = False
+    return False
 
 
 @dataclass(frozen=True, slots=True)

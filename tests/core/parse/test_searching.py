@@ -2,11 +2,12 @@
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.parse import searching
-from orchestrator.core.parse.searching import Search, shown_text
+from orchestrator.core.parse.searching import Search, compiled, shown_text
 
 LINES = st.lists(
     st.sampled_from(
@@ -102,3 +103,21 @@ def test_small_letters_match_large_ones_but_not_the_other_way_round() -> None:
     assert searching.compiled("error").search("Error")
     assert not searching.compiled("Error").search("error")
     assert searching.compiled("a(b").search("xa(bx")
+
+
+@pytest.mark.parametrize(
+    "words", ["(a+)+$", "((?:a*|b){2,})*c", r"(x[)+]a+)+", "(?:(a+))*$", "(a+b)*$"]
+)
+def test_what_could_be_tried_for_ever_is_taken_as_words(words: str) -> None:
+    """One line of forty letters would stop the daemon, and the dashboard that marks the match."""
+    assert compiled(words).pattern == re.escape(words)
+    line = b"a" * 40 + b"!\n"
+    assert list(Search(words).matches(line + words.encode() + b"\n")) == [len(line)]
+
+
+@pytest.mark.parametrize(
+    "words", [r"\(a+\)+", "[(a+]+", "(foo|bar)+ a+", "(a+)?b", r"loss=(\d+\.\d+)", "a+(b)+"]
+)
+def test_repeats_beside_each_other_are_a_regular_expression(words: str) -> None:
+    """Only a repeat of a repeat is in question."""
+    assert compiled(words).pattern == words
