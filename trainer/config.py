@@ -180,6 +180,7 @@ class LayoutConfig:
         _require(
             self.targets * max(1, self.target_hosts) <= 200, "targets", "must be 200 in all or less"
         )
+        # Words READY to SHARES of a ring's header (ring.py): one for each slot.
         _require(1 <= self.slots <= 62, "slots", "must be 1 to 62")
 
 

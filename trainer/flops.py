@@ -5,9 +5,6 @@ Two operations a multiply-add. It counts and measures nothing.
 
 from trainer.layers import Shape
 
-H200_BF16 = 790e12
-"""Dense bfloat16 operations a second of the card, as measured near its power limit."""
-
 
 def step_flops(
     shape: Shape, *, layers: int, features: int, rows: int, context: int, blocks: int, block: int,

@@ -20,8 +20,6 @@ from trainer.device_slots import DeviceSlots
 
 HEADER = 4096
 CONSUMED, CLOSED, READY, SHARES = 0, 1, 2, 64
-MAX_SLOTS = SHARES - READY
-MAX_TARGETS = (HEADER // 8 - SHARES) // 2
 NAP_S = 0.0005
 
 

@@ -77,12 +77,6 @@ def diff(before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
     )
 
 
-def drifted(job: Job, before: Fingerprint, after: Fingerprint) -> tuple[Difference, ...]:
-    """Changed packages of the job's own list (`preflight.packages`)."""
-    own = {name.lower() for name in job.preflight.packages}
-    return tuple(change for change in _packages(before, after) if change.name in own)
-
-
 def _singles(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
     for part in _SINGLE:
         yield from _changed(part, part, before.get(part), after.get(part))

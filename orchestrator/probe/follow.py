@@ -12,7 +12,6 @@ from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
 
 TRUNCATED = "truncated"
 ROTATED = "rotated"
-DISK_FULL = "disk_full"
 PACE_S = 0.05
 """Between two frames of a stream that is read to its end: a program that prints a thousand short
 lines a second costs the frames of twenty. What comes after a pause goes at once."""

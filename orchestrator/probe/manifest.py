@@ -186,8 +186,3 @@ def records(chunk: bytes | bytearray) -> Iterator[tuple[str, int, memoryview]]:
             raise ManifestError("a chunk that is cut")
         yield sha.hex(), offset, view[at : at + size]
         at += size
-
-
-def blobs_of(entries: Iterable[Entry]) -> dict[str, int]:
-    """SHA-256 and size of every file that is not empty."""
-    return {entry.content: entry.size for entry in entries if entry.kind == FILE and entry.size}

@@ -26,7 +26,6 @@ from trainer.layers import Shape
 from trainer.race import flag
 from trainer.race.locks import FirstCallLock, ReadersWriterLock
 
-REMEDIES = ("none", "warmup", "lock", "rwlock", "thread-local-flag")
 MINI = Shape(
     vocab=4096, hidden=256, ffn=704, layers=0, heads=4, kv_heads=2, head_dim=64,
     rope_theta=1e4, eps=1e-6,

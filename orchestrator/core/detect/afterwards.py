@@ -25,7 +25,6 @@ class Sign(StrEnum):
     RESTART = "restart"
     HANDLED = "handled"
     FAILED = "failed"
-    QUOTE = "quote"
     NOISE = "noise"
     OTHER = "other"
 
