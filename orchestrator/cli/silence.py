@@ -1,6 +1,7 @@
 """silence add, ls and expire: alerts that nobody wants to hear for a while."""
 
 import argparse
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,4 +63,6 @@ def _lasts(silence: Mapping[str, Any], moment: float) -> str:
         return "over"
     if silence["until"] is None:
         return "for good"
-    return f"{output.duration(round(silence['until'] - moment))} more"
+    left_s = float(silence["until"] - moment)
+    # Whole minutes, begun ones included: what was just said to last 2 h lasts 2h 00m.
+    return f"{output.duration(left_s if left_s < 120 else math.ceil(left_s / 60) * 60)} more"

@@ -93,7 +93,9 @@ def _target(one: Found) -> list[str]:
 
 
 def _job(first: Found, package: str | None) -> list[str]:
-    session = (first.survey.sessions or ("train",))[0]
+    # A session that lives is somebody's: the job gets a name that nobody has.
+    names = ("train", *(f"train-{number}" for number in range(2, len(first.survey.sessions) + 3)))
+    session = next(name for name in names if name not in first.survey.sessions)
     shown = package or "trainer"
     gpus = "gpus_idle: true, " if first.survey.gpus else ""
     return [

@@ -41,6 +41,7 @@ async def _story(parts: Parts, incident: Incident) -> Story:
         good=good,
         changes=(*since.changes, *await comparing.meanwhile(parts, run)),
         unknown=since.unknown,
+        stop_reason=(await parts.store.view(run.id)).stop_reason,
     )
 
 

@@ -4,9 +4,11 @@ Owns their words in the API. Which alerts they keep back is core/decide/routes.p
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.api import messages
+from orchestrator.core.decide.alerts import LABELS
 from orchestrator.core.decide.decision import Silence
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import queries
@@ -44,10 +46,24 @@ async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
         raise UsageError("`match` is an object: label -> value.")
     if for_s is not None and (not isinstance(for_s, int | float) or for_s <= 0):
         raise UsageError("`for_s` is a number of seconds above 0.")
+    _known_labels(parts, match)
     now = parts.clock.now()
     until = None if for_s is None else now + for_s
     silence = await parts.store.silences.add(match, until=until, why=str(body.get("why") or ""))
     return dict(_view(silence, now))
+
+
+def _known_labels(parts: Parts, match: Mapping[str, str]) -> None:
+    """UsageError for a label that no alert has: such a silence would keep nothing back."""
+    own = {name for target in parts.inventory.targets.values() for name in target.labels}
+    known = sorted({*LABELS, *own})
+    for name in match:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"{name}={match[name]}: no alert has a label {name}.",
+                remedy=f"Did you mean {near[0]}? " * bool(near) + f"There are: {', '.join(known)}.",
+            )
 
 
 async def expire(parts: Parts, words: str) -> Message:

@@ -17,10 +17,13 @@ def test_silenced_alert_is_kept_back_and_the_next_is_heard(
     orch = make_orch(local_job(short_folder, "python3 -m played sigkill_self"))
     refused = orch("silence", "add", check=2)
     assert "every alert" in refused.stderr
+    unknown = orch("silence", "add", "jobb=dflash", check=2)
+    assert "no alert has a label jobb. Did you mean job?" in unknown.stderr
     made = orch.json("silence", "add", "job=dflash", "--for", "2h", "-m", "I know")
     assert (made["match"], made["expired"]) == ({"job": "dflash"}, False)
     orch.json("silence", "add", "job=other")
     listed = orch("silence", "ls").stdout
+    assert "2h 00m more" in listed
     assert "job=dflash" in listed
     assert "I know" in listed
 

@@ -80,7 +80,7 @@ def test_the_first_inventory_says_what_was_found() -> None:
     job, rest = text[at:].split("\n\n", 1)
     uncommented = "\n".join(line.removeprefix("# ").removeprefix("#") for line in job.splitlines())
     jobs = read(text[:at] + uncommented + "\n\n" + rest).jobs
-    assert (jobs["train"].session, jobs["train"].target.name) == ("dflash", "ct200")
+    assert (jobs["train"].session, jobs["train"].target.name) == ("train", "ct200")
 
 
 @pytest.mark.parametrize(

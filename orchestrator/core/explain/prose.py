@@ -42,9 +42,13 @@ def _facts(said: Document) -> Iterator[tuple[str, str]]:
     died = said["died"]
     if died["lost"] is None and died["state"] in _LIVING:
         yield "seen", f"{died['at_text']}{_progress(died)}: nothing has died, the run goes on"
+    elif died["lost"] is None and died["state"] == "finished":
+        yield "seen", f"{died['at_text']}{_after(died)}: nothing died, the run finished"
     else:
         yield "died", f"{died['at_text']}{_progress(died)}: {_lost(died)}"
     yield "what", f"{said['signature']} ({said['severity']}{_firm(said)})"
+    if said["signature"] == "expectation_failed":
+        yield "broken", said["text"]
     for key, word in (("root_raised", "first"), ("raised", "raised")):
         if raised := said[key]:
             yield word, f"{raised['type']}: {raised['message']}"
@@ -58,9 +62,12 @@ def _facts(said: Document) -> Iterator[tuple[str, str]]:
         yield "tried", f'"{said["why"]}"'
 
 
+def _after(died: Document) -> str:
+    return f", {lasted(died['after_s'])} after its start" if died["after_s"] is not None else ""
+
+
 def _progress(died: Document) -> str:
-    after = f", {lasted(died['after_s'])} after its start" if died["after_s"] is not None else ""
-    return after + (f", at step {died['step']}" if died["step"] is not None else "")
+    return _after(died) + (f", at step {died['step']}" if died["step"] is not None else "")
 
 
 def _lost(died: Document) -> str:
@@ -73,6 +80,8 @@ def _lost(died: Document) -> str:
         who = "the process" + (f", in {died['thread']}{rank}" if died["thread"] else rank)
     if died["state"] in _LIVING:
         return f"{who}; the process still lives"
+    if died["stop_reason"] == "stop_on":
+        return f"{who}; orch ended the run then, as its `stop_on` asks"
     if died["signal"] is not None:
         return f"{who}; it was ended by signal {died['signal']}"
     if died["exit_code"] is not None:

@@ -57,5 +57,7 @@ class Story:
     """The newest of them that finished."""
     changes: tuple[Change, ...]
     """From the last good run to this one."""
+    stop_reason: str | None = None
+    """Why orch ended the attempt, where it did: `human` or `stop_on`."""
     unknown: tuple[str, ...] = ()
     """Kinds of changes that could not be looked at, each with the reason."""

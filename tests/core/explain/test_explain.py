@@ -192,3 +192,27 @@ def test_what_is_wrong_with_a_run_that_lives_is_no_death():
     shown = text(explain(story(run=living, incident=hang)))
     assert "nothing has died, the run goes on" in shown
     assert "died " not in shown.split("Why:")[0].replace("has died", "")
+
+
+def test_what_stop_on_ended_is_not_called_a_signal() -> None:
+    """Orch itself sent the signal, since the job's stop_on asked for it."""
+    stopped = run(5, state=RunState.FAILED, exit_code=None, signal=15)
+    shown = text(explain(story(run=stopped, stop_reason="stop_on")))
+    assert "orch ended the run then, as its `stop_on` asks" in shown
+    assert "signal 15" not in shown
+
+
+def test_broken_expectation_of_a_finished_run_names_its_step_and_no_death() -> None:
+    """The run did not die; the rule, the value and the step of then are told."""
+    told = "step>=2: loss<6: loss is 7.5 at step 4"
+    broken = incident(
+        5,
+        signature="expectation_failed",
+        title="The run is not as expected",
+        finding={**FINDING, "ends": None, "text": told},
+    )
+    shown = text(explain(story(run=run(5, state=RunState.FINISHED, exit_code=0), incident=broken)))
+    facts = shown.split("Why:")[0]
+    assert "nothing died, the run finished" in facts
+    assert "\n  died" not in facts
+    assert f"  broken  {told}\n" in facts
