@@ -166,10 +166,10 @@ class Client:
 
 
 def quoted(words: str) -> str:
-    """RUN or INCIDENT as it stands in a path."""
+    """RUN or INCIDENT as it stands in a path; bytes that a terminal sent as no UTF-8 become `?`."""
     from urllib.parse import quote  # it loads more than this file
 
-    return quote(words, safe="@")
+    return quote(words, safe="@", errors="replace")
 
 
 _RESTART = "`orch daemon stop`, then `orch daemon start`; its log is in the state folder."
@@ -181,7 +181,7 @@ def _request(method: str, path: str, body: Message | None, query: Query | None) 
     if asked:
         from urllib.parse import urlencode  # as above
 
-        target = f"{path}?{urlencode(asked)}"
+        target = f"{path}?{urlencode(asked, errors='replace')}"
     content = b"" if body is None else json.dumps(body).encode()
     head = (
         f"{method} {target} HTTP/1.1\r\nHost: orch\r\nConnection: close\r\n"

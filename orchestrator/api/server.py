@@ -78,7 +78,9 @@ async def _body(request: web.Request) -> dict[str, Any]:
         raise UsageError(f"{request.path}: the body is not JSON: {exc}") from exc
     if not isinstance(body, dict):
         raise UsageError(f"{request.path}: the body is not a JSON object")
-    return body
+    # What a terminal sent as no UTF-8 is half a surrogate pair: legal JSON, and no text to be kept.
+    texts = {key: value for key, value in body.items() if isinstance(value, str)}
+    return body | {key: text.encode("utf-8", "replace").decode() for key, text in texts.items()}
 
 
 class Server:

@@ -24,6 +24,8 @@ KEPT = 3
 """So many caches of a job stay; an older one goes when another is kept."""
 
 _RECORD = "cache.json"
+_KEYS = {"name", "how", "at", "bytes", "files", "kinds", "made_with"}
+"""A record without them is somebody else's."""
 _PROGRESS_BYTES = 64 * 1024 * 1024
 _FICLONE = 0x40049409
 
@@ -118,7 +120,8 @@ def _saved(workdir: str) -> Iterator[Frame]:
     folder = os.path.join(workdir, "caches")
     names = os.listdir(folder) if os.path.isdir(folder) else []
     records = (files.read_record(os.path.join(folder, name, _RECORD)) for name in names)
-    yield from sorted(filter(None, records), key=lambda one: one["at"], reverse=True)
+    ours = [one for one in records if one is not None and one.keys() >= _KEYS]
+    yield from sorted(ours, key=lambda one: float(one["at"]), reverse=True)
 
 
 def _drop_old(workdir: str) -> list[str]:

@@ -183,3 +183,17 @@ def test_daemon_killed_in_the_middle_costs_no_line(job: str, short_folder: Path)
     assert lines == [f"line {number}" for number in range(40)]
     assert b"the daemon ended; the run goes on" in err
     assert json.loads(finished("daemon", "status", "--json")[1])["pid"] != first
+
+
+def test_words_that_are_no_utf_8_are_answered_in_words(job: str) -> None:
+    """A terminal in Latin-1 names a run, or says why: neither is a failure of orch itself."""
+    latin = "caf\udce9"
+    code, out, err = finished("run", job, "--detach", "-m", latin)
+    assert code == 0, err
+    shown = json.loads(finished("show", f"{job}-1", "--json")[1])
+    assert shown["why"] == "caf?"
+    for words in (("show", latin), ("stop", latin), ("logs", latin), ("wait", latin)):
+        code, out, err = finished(*words)
+        assert (code, out) == (102, ""), err
+        assert err.startswith("orch: There is no run caf?."), err
+    assert finished("cache", "ls", latin)[0] == 2

@@ -134,6 +134,16 @@ async def test_a_save_that_was_killed_is_no_kept_cache(
     assert not (Path(job.workdir) / "caches" / MAKING.name / "inductor" / "half").exists()
 
 
+async def test_a_record_that_is_somebody_elses_is_no_kept_cache(
+    caller: NearCaller, job: Job
+) -> None:
+    """The list ended with the name of the key that it had not."""
+    foreign = Path(job.workdir) / "caches" / "mine"
+    foreign.mkdir(parents=True)
+    (foreign / "cache.json").write_text('{"name": "mine"}')
+    assert (await kernels.held(caller, job))[1] == []
+
+
 @pytest.mark.parametrize("name", ["", "../x", ".new-a", "a/b"])
 async def test_a_name_that_leads_elsewhere_is_refused(
     caller: NearCaller, job: Job, name: str
