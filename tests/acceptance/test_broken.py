@@ -218,7 +218,7 @@ def test_a_bad_edit_hides_nothing_from_a_daemon_that_starts(
 
 def test_an_inventory_that_never_was_good_starts_no_daemon(make_orch: MakeOrch) -> None:
     """Every fault is said, and nothing is left behind."""
-    orch = make_orch("version: 1\nhosts: {here: {transprot: local}}\n")
-    assert "transprot" in orch("status", check=2).stderr
+    orch = make_orch("version: 1\nhosts: {here: {tranzport: local}}\n")
+    assert "tranzport" in orch("status", check=2).stderr
     assert orch("daemon", "status", check=1).returncode == 1
     assert not list(Path(orch.env["XDG_STATE_HOME"]).glob("orch/*/inventory.good*"))
