@@ -1,6 +1,6 @@
 """What doctor looks at on the far side: settings of ssh, each target, and what its jobs need."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,12 @@ async def target_checks(parts: Parts, target: Target) -> list[Check]:
         there = await link.call("sessions", socket=target.tmux_socket, timeout_s=20.0)
         checks = [_seen(target, link, len(there["sessions"])), *_tools(target, link)]
         checks += await _itself(parts, target, link)
-        checks += await _gpus(target, link)
+        needy = [
+            job.name
+            for job in parts.inventory.jobs.values()
+            if target in job.targets and job.preflight.gpus_idle
+        ]
+        checks += await _gpus(target, link, needy)
         for job in parts.inventory.jobs.values():
             if target in job.targets:
                 checks += await _job(parts, job, target, link)
@@ -149,8 +154,11 @@ async def _looks(
     ]
 
 
-async def _gpus(target: Target, link: Link) -> list[Check]:
-    """How many GPUs are seen, by what, with which driver; a complaint of it is a finding."""
+async def _gpus(target: Target, link: Link, needy: Sequence[str]) -> list[Check]:
+    """How many GPUs are seen, by what, with which driver; a complaint of it is a finding.
+
+    Where a job's preflight wants GPUs (`needy`), their lack is one too: its `run` is refused.
+    """
     answer = await link.call("gpus", timeout_s=LOOK_WITHIN_S)
     name, samples, error = f"gpus on {target.name}", answer["samples"], answer.get("error")
     if error:
@@ -160,7 +168,17 @@ async def _gpus(target: Target, link: Link) -> list[Check]:
                 ok=False,
                 text=str(error),
                 remedy=remedy(str(error)),
-                critical=False,
+                critical=bool(needy),
+            )
+        ]
+    if not samples and needy:
+        return [
+            Check(
+                name=name,
+                ok=False,
+                text=f"no GPU is seen, and `gpus_idle` of {', '.join(needy)} wants some: "
+                "`orch run` is refused",
+                remedy="Give the container its /dev/nvidia* devices, or drop `gpus_idle`.",
             )
         ]
     if not samples:

@@ -90,7 +90,12 @@ def _wanted(
     return {
         "tmux": {},
         "logind": {},
-        "session": {"name": run.session, "socket": job.target.tmux_socket, "uid": run.uid},
+        "session": {
+            "name": run.session,
+            "socket": job.target.tmux_socket,
+            "uid": run.uid,
+            "workdir": job.workdir,
+        },
         "leftovers": {
             "job": job.name,
             "workdir": job.workdir,

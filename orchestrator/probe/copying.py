@@ -8,6 +8,7 @@ import errno
 import functools
 import hashlib
 import os
+import shlex
 import stat
 from typing import Any
 
@@ -192,6 +193,12 @@ def _told(op: Op) -> Op:
         try:
             return op(args, progress)
         except OSError as exc:
+            folder = os.path.dirname(args["path"].rstrip("/")) or "."
+            if exc.errno == errno.ENOENT and not os.path.isdir(folder):
+                raise Refused(
+                    f"{args['path']}: its folder {folder} is not there.",
+                    remedy=f"Make it first (mkdir -p {shlex.quote(folder)}), or name another.",
+                ) from exc
             remedy = _REMEDIES.get(exc.errno or 0)
             raise Refused(f"{args['path']}: {exc.strerror or exc}.", remedy=remedy) from exc
 

@@ -93,6 +93,18 @@ def _session(wanted: Frame) -> Checks:
         return [check("session", True, f"the session {name} is this run's own")]
     if found.dead:
         return [check("session", True, f"the session {name} of {found.run} has ended")]
+    workdir, place = wanted.get("workdir"), found.attempt_dir
+    if workdir and place and not place.startswith(workdir.rstrip("/") + "/"):
+        run_dir = os.path.dirname(place)
+        return [
+            check(
+                "session", False,
+                f"the session {name} belongs to {found.run} of another job or project, whose "
+                f"folder is {run_dir}, and which still runs",
+                f"Give this job another `session`, or stop that run with the inventory that it "
+                f"is from (there: orch stop {found.run}).",
+            )
+        ]  # fmt: skip
     return [
         check(
             "session", False, f"the session {name} belongs to {found.run}, which still runs",

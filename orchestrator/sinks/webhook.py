@@ -4,6 +4,7 @@ Owns the HTTP client of one sink. Follows no redirect, shows no address and no s
 Must not: send again by itself, the outbox does.
 """
 
+import base64
 import datetime
 import ssl
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,8 @@ from orchestrator.sinks.base import Lookup, Message, Outcome, Result, refused, t
 
 DEADLINE_S = 15.0
 MAX_RETRY_AFTER_S = 3600.0
+LEAST_KEY_BYTES = 16
+"""Standard Webhooks asks for 24 to 64; what is shorter than this is no secret."""
 
 _CONTENT_TYPES = {
     "alertmanager": "application/json",
@@ -53,7 +56,8 @@ class WebhookSink:
             headers = self._headers(message.id, body, lookup)
         except ValueError:
             return refused(
-                f"the value of {self._spec.secret_env} is no secret of the form whsec_<base64>"
+                f"the value of {self._spec.secret_env} is no secret of the form whsec_<base64> of "
+                f"{LEAST_KEY_BYTES} bytes or more"
             )
         where = f"{url.host}:{url.port}"
         try:
@@ -98,9 +102,21 @@ class WebhookSink:
         secrets = (lookup(self._spec.secret_env) or "").split() if self._spec.secret_env else []
         if secrets:
             # Two secrets, while one takes the place of the other: a signature by each.
-            signatures = [Webhook(one).sign(message_id, at, body) for one in secrets]
+            signatures = [Webhook(_key(one)).sign(message_id, at, body) for one in secrets]
             headers["webhook-signature"] = " ".join(signatures)
         return headers
+
+
+def _key(secret: str) -> bytes:
+    """The bytes of a secret; ValueError where it is none.
+
+    standardwebhooks leaves out what is no base64 and takes what is left, `abc` as two bytes.
+    """
+    words = secret.removeprefix("whsec_")
+    key = base64.b64decode(words + "=" * (-len(words) % 4), validate=True)
+    if len(key) < LEAST_KEY_BYTES:
+        raise ValueError("the secret is too short")
+    return key
 
 
 def checked_url(address: str) -> URL | None:

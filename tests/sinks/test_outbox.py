@@ -274,6 +274,7 @@ async def test_slow_receiver_is_given_up_and_tried_again(bench: Bench) -> None:
         ({"URL": "not an address"}, "no http or https address"),
         ({"URL": "http://[::1"}, "no http or https address"),
         ({"URL": "http://127.0.0.1:1/x", "SECRET": "whsec_a"}, "no secret of the form whsec_"),
+        ({"URL": "http://127.0.0.1:1/x", "SECRET": "abc"}, "no secret of the form whsec_"),
         ({"URL": "http://nowhere.invalid/s3cret"}, "its name is not known"),
     ],
 )
