@@ -47,6 +47,11 @@ def main() -> int:
             alert = receiver.wait_for()[0]
             receiver.verify(alert)
             show(alert)
+            print(
+                "\nWhat `orch explain` says of it; the demo's folder goes now, and takes it along:\n"
+            )
+            sys.stdout.flush()
+            subprocess.run([*orch, "explain", "@1"], env=env, check=True)
         finally:
             subprocess.run([*orch, "daemon", "stop"], env=env, check=False)
             ended = ["tmux", "kill-session", "-t", "=orch-demo"]
