@@ -1,11 +1,10 @@
 """One supervisor for each run that lives: started, resumed after a restart, shown on the board.
 
-It owns the supervisors' tasks and who is woken by what. It must not decide for a run.
+It owns the supervisors' tasks; display.py shows what they know. It must not decide for a run.
 """
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.acting import Stages
-from orchestrator.api import messages
 from orchestrator.clock import Clock, second_of_day
-from orchestrator.core.decide.decision import Policy
+from orchestrator.core.decide.decision import Decision, Policy
 from orchestrator.core.decide.inputs import Accepted, AckAsked, ReminderDue, StopAsked
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
@@ -33,17 +31,16 @@ from orchestrator.core.model import (
     RunState,
 )
 from orchestrator.daemon.adopted import job_of
-from orchestrator.daemon.board import Bell, Board
+from orchestrator.daemon.board import Board
+from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.simulated import JOB, simulated_rules
-from orchestrator.daemon.views import incident_view, run_view
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
 RESTART_AFTER_S = 5.0
-SHOWN_RUNS = 200
 DECIDED_WITHIN_S = 10.0
 
 logger = logging.getLogger(__name__)
@@ -64,34 +61,21 @@ class Crew:
         drives: Callable[[str], bool],
         evidence: Path,
     ) -> None:
-        self._store, self._board, self._fleet, self._clock = store, board, fleet, clock
+        self._store, self._fleet, self._clock = store, fleet, clock
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
         self._drives = drives
         self._gate = Gate(clock)
         self._taking_up = asyncio.Lock()
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._bells: defaultdict[str, Bell] = defaultdict(Bell)
-        fleet.on_link.append(self._link_changed)
+        self.display = Display(
+            store=store, board=board, fleet=fleet, drives=drives, members=self._members
+        )
 
     async def resume(self) -> None:
         """Show the newest runs, and take up every one that is not finished."""
-        await self.refresh()
+        await self.display.refresh()
         await self.take_up()
-
-    async def refresh(self) -> None:
-        """Show the newest runs as the store has them, those that are supervised here left out."""
-        runs = {run.id: run for run in await self._store.runs.list(limit=SHOWN_RUNS)}
-        found = await self._store.incidents.list(runs=tuple(runs))
-        for run in reversed(runs.values()):
-            view, shown = self._view(run, detached=False), self._board.view("runs", run.id)
-            if run.id not in self._members and view != shown:
-                self._board.put("runs", run.id, view)
-                self._bells[run.id].ring()
-        for incident in reversed(found):
-            if incident.run not in self._members:
-                view_of = incident_view(incident, runs[incident.run])
-                self._board.put("incidents", incident.id, view_of)
 
     async def take_up(self) -> None:
         """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
@@ -132,7 +116,7 @@ class Crew:
         view = await self._store.view(run.id)
         decision = decide(view, StopAsked(), await self._policy(job), self._clock.now())
         await self._store.apply(decision)
-        await self._show(run.id)
+        await self.display.show(run.id)
 
     async def begin(self, run: Run, job: Job) -> None:
         """Store a new run's first decision, its launch, and give it a supervisor."""
@@ -142,7 +126,7 @@ class Crew:
         await self._store.apply(decision)
         view = await self._store.view(run.id)
         self._start(Supervisor(view, job, self._stages(run, job)))
-        await self._show(run.id)
+        await self.display.show(run.id)
 
     async def stop(self, run: Run, grace_s: float) -> dict[str, Any]:
         """A person's word: end the run; answers who was ended and when its GPUs were free."""
@@ -169,6 +153,14 @@ class Crew:
         if not await self._decide_for_ended(incident.run, AckAsked(incident=incident.id)):
             raise UsageError(f"The job of {incident.run} is no longer in the inventory.")
 
+    async def played(self, ident: str) -> None:
+        """A simulation is over: nobody has to care about its incident."""
+        incident, now = await self._store.incidents.find(ident), self._clock.now()
+        run = await self._store.runs.get(incident.run)
+        over = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, updated_at=now)
+        await self._store.apply(Decision(run=run, incidents=(over,)))
+        await self.display.show(run.id)
+
     async def remind(self, incident: Incident, nth: int) -> None:
         """An incident is open still: tell whoever was told of it."""
         event = ReminderDue(incident=incident.id, nth=nth)
@@ -189,7 +181,7 @@ class Crew:
         if job is None:
             return False
         await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
-        await self._show(run)
+        await self.display.show(run)
         return True
 
     async def _until_known(self, member: Supervisor, ident: str) -> None:
@@ -201,7 +193,7 @@ class Crew:
                     one.id == ident and one.state is IncidentState.OPEN
                     for one in member.view.incidents
                 ):
-                    await self._bells[run].wait()
+                    await self.display.bell(run).wait()
         except TimeoutError:
             logger.warning("acknowledgement.waits", extra={"run": run, "incident": ident})
 
@@ -222,18 +214,6 @@ class Crew:
         task = self._tasks.get(run)
         if task is not None:
             await asyncio.wait({task}, timeout=within_s)
-
-    def bell(self, run: str) -> Bell:
-        """Rings whenever the run has something new."""
-        return self._bells[run]
-
-    async def view(self, run_id: str, stored: Run | None = None) -> messages.RunView:
-        """The run as clients see it, its newest values included."""
-        member = self._members.get(run_id)
-        if member is not None:
-            return self._live_view(member)
-        run = stored or await self._store.runs.get(run_id)
-        return self._view(run, detached=False)
 
     async def close(self) -> None:
         """Let go of every run; they go on without us."""
@@ -258,8 +238,8 @@ class Crew:
                 logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
             member = self._members[run.id] = await self._again(member)
         self._members.pop(run.id, None)
-        await self._show(run.id)
-        self._bells[run.id].ring()
+        await self.display.show(run.id)
+        self.display.bell(run.id).ring()
 
     async def _again(self, member: Supervisor) -> Supervisor:
         """One in its place, once the store answers and the target is ours to reach."""
@@ -283,8 +263,8 @@ class Crew:
             rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
             policy=self._policy,
             lookup=self._environment.lookup,
-            changed=self._changed,
-            resolved=self._resolved,
+            changed=self.display.changed,
+            resolved=self.display.resolved,
             turn=self._gate.turn,
             evidence=self._evidence,
         )
@@ -301,63 +281,4 @@ class Crew:
             alerts=AlertsSpec() if job.retold else alerts,
             silences=silences,
             quiet_until=None if quiet_s is None else now + quiet_s,
-        )
-
-    # --- what is shown ---------------------------------------------------------------------------
-
-    def _changed(self, run: str) -> None:
-        member = self._members.get(run)
-        if member is not None:
-            self._board.renew("runs", run, partial(self._live_view, member))
-            for incident in member.view.incidents:
-                view = partial(incident_view, incident, member.view.run)
-                self._board.renew("incidents", incident.id, view)
-        self._bells[run].ring()
-
-    def _resolved(self, by: Run, incidents: tuple[Incident, ...]) -> None:
-        """A run that finishes resolves what earlier runs of its job left open."""
-        for incident in incidents:
-            shown = self._board.view("incidents", incident.id)
-            if incident.run == by.id or shown is None:
-                continue
-            there = replace(by, target=shown["target"])
-            self._board.put("incidents", incident.id, incident_view(incident, there))
-            member = self._members.get(incident.run)
-            if member is not None:
-                known = (
-                    incident if one.id == incident.id else one for one in member.view.incidents
-                )
-                member.view = replace(member.view, incidents=tuple(known))
-            self._bells[incident.run].ring()
-
-    def _link_changed(self, target: str) -> None:
-        for run, member in self._members.items():
-            if member.view.run.target == target:
-                self._changed(run)
-
-    async def _show(self, run_id: str) -> None:
-        view = await self._store.view(run_id)
-        self._board.put("runs", run_id, self._view(view.run, detached=False))
-        for incident in view.incidents:
-            self._board.put("incidents", incident.id, incident_view(incident, view.run))
-
-    def _live_view(self, member: Supervisor) -> messages.RunView:
-        run = member.view.run
-        if member.reader is not None:
-            tally = member.reader.tally
-            run = replace(
-                run, step=tally.step, loss=tally.loss, phase=tally.phase, metrics=tally.metrics
-            )
-        return self._view(run, detached=member.detached)
-
-    def _view(self, run: Run, *, detached: bool) -> messages.RunView:
-        link, seen_at = self._fleet.named(run.target)
-        if not self._drives(run.host) and (shown := self._board.view("targets", run.target)):
-            link, seen_at = LinkState(shown["link"]), shown["seen_at"]
-        return run_view(
-            run,
-            link=link,
-            seen_at=seen_at,
-            log_bytes=self._store.logs.end(run.id, max(run.attempt, 1)),
-            detached=detached,
         )

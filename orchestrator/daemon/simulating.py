@@ -36,16 +36,17 @@ async def simulate(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Mess
     with only_one(parts, JOB):
         run = await parts.store.runs.create(_draft(parts, target, sample, str(body["signature"])))
         await parts.crew.begin(run, simulated_job(inventory))
-        yield {"kind": "stored", "run": await parts.crew.view(run.id)}
+        yield {"kind": "stored", "run": await parts.crew.display.view(run.id)}
         await waiting.wait(parts, run.id, {"until": "ended"})
         incidents = (await queries.incidents(parts, {"run": run.id}))["incidents"]
-        view = await parts.crew.view(run.id)
+        view = await parts.crew.display.view(run.id)
         yield {"kind": "ended", "run": view, "incident": incidents[0] if incidents else None}
         if incidents:
             ident = incidents[0]["id"]
             yield {"kind": "delivered", "status": "firing", "sinks": await _sent(parts, ident)}
             await parts.crew.acknowledge(await parts.store.incidents.find(ident))
             yield {"kind": "delivered", "status": "resolved", "sinks": await _sent(parts, ident)}
+            await parts.crew.played(ident)
     yield {"kind": "done"}
 
 

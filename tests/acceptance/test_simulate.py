@@ -25,6 +25,8 @@ def test_alarm_path_from_a_run_to_the_receiver_and_back(story: Story, receiver: 
     assert "SIMULATION, nothing is wrong" in alert["annotations"]["summary"]
     assert "using FX to symbolically trace" in alert["annotations"]["traceback"]
     assert receiver.wait_for(where=lambda one: one.json["status"] == "resolved")
+    assert orch.json("incidents")["incidents"] == []
+    assert [one["state"] for one in orch.json("status")["incidents"]] == ["resolved"]
     assert orch.json("show", "@1")["state"] == "failed"
     assert orch.json("ps", "--job", "dflash")["runs"] == []
 
