@@ -187,13 +187,25 @@ def test_daemon_killed_in_the_middle_costs_no_line(job: str, short_folder: Path)
 
 def test_words_that_are_no_utf_8_are_answered_in_words(job: str) -> None:
     """A terminal in Latin-1 names a run, or says why: neither is a failure of orch itself."""
-    latin = "caf\udce9"
+    latin = "gr\udce9"
     code, out, err = finished("run", job, "--detach", "-m", latin)
     assert code == 0, err
     shown = json.loads(finished("show", f"{job}-1", "--json")[1])
-    assert shown["why"] == "caf?"
+    assert shown["why"] == "gr?"
     for words in (("show", latin), ("stop", latin), ("logs", latin), ("wait", latin)):
         code, out, err = finished(*words)
         assert (code, out) == (102, ""), err
-        assert err.startswith("orch: There is no run caf?."), err
+        assert err.startswith("orch: There is no run gr?."), err
     assert finished("cache", "ls", latin)[0] == 2
+
+
+def test_a_letter_that_the_terminal_has_not_is_a_question_mark(
+    no_daemon_left: Path, orch: Orch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a terminal without UTF-8 nor half a letter that was kept ends a list."""
+    assert orch("silence", "add", "job=caf\udce9", "-m", "caf\u00e9").code == 0
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    code, out, err = finished("silence", "ls")
+    assert (code, err) == (0, "")
+    assert "job=caf?" in out
+    assert out.rstrip().endswith("caf?")
