@@ -56,4 +56,4 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
     await adopted.keep(parts.store, stored, said)
     await note_command(parts, stored.id, "adopt")
     await parts.crew.begin(stored, job)
-    yield {"kind": "stored", "run": await parts.crew.view(stored.id)}
+    yield {"kind": "stored", "run": await parts.crew.display.view(stored.id)}

@@ -67,7 +67,7 @@ def _packed(name: str, files: list[_File], secrets: list[str], now: float) -> Ar
 
 
 async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
-    yield _document("run.json", dict(await parts.crew.view(run.id, run)))
+    yield _document("run.json", dict(await parts.crew.display.view(run.id, run)))
     incidents = (await queries.incidents(parts, {"run": run.id}))["incidents"]
     yield _document("incidents.json", incidents)
     yield _document("verdict.json", run.verdict)

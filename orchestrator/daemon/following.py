@@ -36,10 +36,10 @@ async def follow(
     cursor.offset = cursor.offset if since is None else since
     seen: dict[str, Any] = {}
     while True:
-        bell = parts.crew.bell(run.id)
+        bell = parts.crew.display.bell(run.id)
         rung = asyncio.ensure_future(bell.wait())
         try:
-            view = await parts.crew.view(run.id)
+            view = await parts.crew.display.view(run.id)
             for message in _news(parts, run.id, view, seen):
                 yield message
             for part in cursor.read(parts, run.id, view["attempt"]):

@@ -90,7 +90,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
             await note_cold(parts, job, stored[0])
         for node, run in zip(drafts, stored, strict=True):
             await parts.crew.begin(run, node.job)
-        views = [await parts.crew.view(run.id) for run in stored]
+        views = [await parts.crew.display.view(run.id) for run in stored]
         yield {"kind": "stored", "run": views[0], "nodes": views}
 
 
@@ -159,10 +159,10 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
     found = await parts.store.runs.find(words)
     live = await nodes.live_nodes(parts.store, found)
     if not live:
-        yield {"kind": "stopped", "run": await parts.crew.view(found.id), "already": True}
+        yield {"kind": "stopped", "run": await parts.crew.display.view(found.id), "already": True}
         return
     for run in live:
-        yield {"kind": "stopping", "run": await parts.crew.view(run.id)}
+        yield {"kind": "stopping", "run": await parts.crew.display.view(run.id)}
     grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
     for ended in asyncio.as_completed([_stopped(parts, run, grace_s) for run in live]):
         yield await ended
@@ -171,7 +171,7 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
 async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:
     await note_command(parts, run.id, "stop")
     ending = await parts.crew.stop(run, grace_s)
-    return {"kind": "stopped", **ending, "run": await parts.crew.view(run.id)}
+    return {"kind": "stopped", **ending, "run": await parts.crew.display.view(run.id)}
 
 
 def _require_secrets(parts: Parts, job: Job) -> None:
@@ -230,7 +230,7 @@ def cold_caches(folder: str) -> dict[str, str]:
 async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
     """End the job's live runs and wait until their GPU memory is free."""
     for other in await parts.store.runs.list(job=job.name, live=True):
-        yield {"kind": "stopping", "run": await parts.crew.view(other.id)}
+        yield {"kind": "stopping", "run": await parts.crew.display.view(other.id)}
         yield {**await _stopped(parts, other, DEFAULT_GRACE_S), "kind": "ended"}
 
 

@@ -45,7 +45,7 @@ class Neighbours:
             await self._clock.sleep(REFRESH_S)
             try:
                 self._show_targets()
-                await self._crew.refresh()
+                await self._crew.display.refresh()
                 # What could not be taken up at a gain, since the store did not answer.
                 await self._crew.take_up()
             except StoreError as error:

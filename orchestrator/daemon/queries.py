@@ -35,13 +35,13 @@ async def runs(parts: Parts, query: Mapping[str, str]) -> Message:
     """GET /v1/runs."""
     limit = None if query.get("all") else NEWEST
     found = await parts.store.runs.list(job=query.get("job") or None, limit=limit)
-    return {"runs": [await parts.crew.view(run.id, run) for run in found]}
+    return {"runs": [await parts.crew.display.view(run.id, run) for run in found]}
 
 
 async def run(parts: Parts, words: str) -> Message:
     """GET /v1/runs/RUN."""
     found = await parts.store.runs.find(words)
-    return dict(await parts.crew.view(found.id, found))
+    return dict(await parts.crew.display.view(found.id, found))
 
 
 async def incidents(parts: Parts, query: Mapping[str, str]) -> Message:

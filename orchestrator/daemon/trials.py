@@ -71,7 +71,7 @@ async def _trials(parts: Parts, request: RunRequest, plan: Plan, trials: list[Ru
             "number": number,
             "count": plan.count,
             "crashed": crashed,
-            "run": await parts.crew.view(run_id),
+            "run": await parts.crew.display.view(run_id),
         }
         if run.state not in COUNTED:
             return  # a person stopped it, and with it the trials

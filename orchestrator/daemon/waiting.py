@@ -35,7 +35,7 @@ async def wait(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     told = await _within(query, _condition(parts, run, until))
     return {
         "reached": told.reached,
-        "run": await parts.crew.view(run.id),
+        "run": await parts.crew.display.view(run.id),
         "reason": told.reason,
         "incident": told.incident,
     }
@@ -96,9 +96,9 @@ def _holds(until: Until) -> Holds:
 
 async def _until_view(parts: Parts, run: Run, holds: Holds) -> _Told:
     while True:
-        rung = asyncio.ensure_future(parts.crew.bell(run.id).wait())
+        rung = asyncio.ensure_future(parts.crew.display.bell(run.id).wait())
         try:
-            view = await parts.crew.view(run.id)
+            view = await parts.crew.display.view(run.id)
             reason = holds(view)
             if reason is not None:
                 return _Told(reached=True, reason=reason)
@@ -115,7 +115,7 @@ async def _until_incident(parts: Parts, run: str | None) -> _Told:
         found = await parts.store.incidents.list(run=run, unresolved=True)
         stored = {one.id: dict(await queries.incident(parts, one.id)) for one in found}
         while True:
-            ended = run is not None and (await parts.crew.view(run))["state"]
+            ended = run is not None and (await parts.crew.display.view(run))["state"]
             known = stored | {one["id"]: one for one in parts.board.views("incidents")}
             for incident in known.values():
                 if incident["state"] == IncidentState.OPEN and run in {None, incident["run"]}:
