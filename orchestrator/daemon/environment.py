@@ -63,6 +63,9 @@ class Environment:
             found = _content(path)
         if not found and (command := self._said(f"{name}_COMMAND")):
             found = self._output(command)
+        if found and "\0" in found:
+            logger.warning("environment.value_refused", extra={"variable": name, "why": "a NUL"})
+            return None  # no variable of a program can hold it
         return found or None
 
     def _said(self, name: str) -> str | None:
@@ -94,14 +97,21 @@ class Environment:
             logger.warning("environment.file_refused", extra={"path": str(self._file)})
             self._in_file = {}
             return
-        self._in_file = _parse(self._file.read_text(encoding="utf-8", errors="replace"))
+        try:
+            text = self._file.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:  # a folder, or another user's
+            path = str(self._file)
+            logger.warning("environment.file_unread", extra={"path": path, "why": error.strerror})
+            text = ""
+        self._in_file = _parse(text)
 
 
 def _content(path: str) -> str | None:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8"
+    except (OSError, ValueError, RuntimeError) as error:
+        unknown = "no such user" if isinstance(error, RuntimeError) else "not UTF-8"
+        why = getattr(error, "strerror", None) or unknown
         logger.warning("environment.value_file_unread", extra={"path": path, "why": why})
         return None
 

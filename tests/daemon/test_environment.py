@@ -51,6 +51,21 @@ def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
     assert not any("half-of" in str(vars(record)) for record in caplog.records)
 
 
+@pytest.mark.parametrize(
+    "own", [{"T_FILE": "~no-such-user/x"}, {"T_FILE": "a\0b"}, {"T_COMMAND": r"printf 'a\0b'"}]
+)
+def test_a_value_that_cannot_be_had_is_a_missing_value(file: Path, own: dict[str, str]) -> None:
+    """Nobody's home, no name of a file, and what no program's environment can hold."""
+    assert Environment(own, file, time.monotonic).lookup("T") is None
+
+
+def test_a_folder_in_the_files_place_leaves_the_own_values(file: Path) -> None:
+    """Every look-up failed, and with it whatever needed one."""
+    file.unlink()
+    file.mkdir(mode=0o700)
+    assert Environment({"T": "own"}, file, time.monotonic).lookup("T") == "own"
+
+
 def test_a_command_is_not_asked_each_time(file: Path, tmp_path: Path) -> None:
     """What it printed counts for ten minutes, that it failed for half a minute."""
     now = [1000.0]
