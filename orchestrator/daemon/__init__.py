@@ -6,7 +6,10 @@ environment.py  values of secrets and sink addresses, in memory only
 board.py        the newest view of everything, with a cursor for `what changed since`
 views.py        stored values -> the API's documents
 fleet.py        one link for each target, its GPUs, its state; machines.py the hosts below them
-crew.py         one supervisor for each run that lives
+crew.py         one supervisor for each run that lives; display.py what is shown of them
+leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
+                shows what the others drive, elsewhere.py passes questions on to them
+rebuilding.py   runs come back from their targets after a lost database
 duties.py       what is done by the clock
 shipping.py     deploy and rollback, as a person asks for them, step by step
 launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
@@ -14,5 +17,6 @@ queries.py      what a person reads; following.py a log as it grows, waiting.py 
                 something holds
 telling.py      the daemon, its sinks and releases; explaining and comparing tell of incidents
 doctor.py       everything checked, each with its remedy
+asked.py        what the body of each request may hold
 backend.py      the API's questions to the files above
 """
