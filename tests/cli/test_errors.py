@@ -50,7 +50,6 @@ def test_misspelt_command_names_the_nearest(orch: Orch) -> None:
         ("run", "--env", "1A=x"),
         ("ps", "--", "x"),
         ("ps", "--jsn"),
-        ("status", "--watch", "--since", "3"),
         ("exec", "ct200"),
     ],
 )
