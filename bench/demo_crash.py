@@ -48,7 +48,7 @@ def main() -> int:
             receiver.verify(alert)
             show(alert)
             print(
-                "\nWhat `orch explain` says of it; the demo's folder goes now, and takes it along:\n"
+                "\nWhat `orch explain` says of it; the demo's folder goes now, and that with it:\n"
             )
             sys.stdout.flush()
             subprocess.run([*orch, "explain", "@1"], env=env, check=True)
