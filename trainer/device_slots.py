@@ -17,7 +17,7 @@ PEER_ACCESS = 1
 
 
 class _Handle(ctypes.Structure):
-    _fields_ = (("reserved", ctypes.c_ubyte * 64),)
+    _fields_ = (("reserved", ctypes.c_ubyte * 64),)  # type: ignore[mutable-override]  # as ctypes reads it
 
 
 class DeviceSlots:
