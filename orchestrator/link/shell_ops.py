@@ -134,7 +134,8 @@ class ShellOps:
             raise self.failed(
                 "launch",
                 f"The tmux session `{name}` belongs to {there.run}, which still runs",
-                f"Stop it (orch stop {there.run}), or run with --replace.",
+                f"Stop it with the inventory that it is from (orch stop {there.run}), or run with "
+                "--replace where that is this one.",
             )
         return (*tmux_words(args.get("socket")), *_new_session(name, directory, args, there))
 

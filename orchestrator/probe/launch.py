@@ -115,7 +115,8 @@ def _occupied(session: Session) -> Refused:
         )
     return Refused(
         f"The tmux session `{session.name}` belongs to {session.run}, which still runs.",
-        remedy=f"Stop it (orch stop {session.run}), or run with --replace.",
+        remedy=f"Stop it with the inventory that it is from (orch stop {session.run}), or run "
+        "with --replace where that is this one.",
     )
 
 
