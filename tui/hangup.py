@@ -20,3 +20,4 @@ def _wait(fd: int) -> None:
     poll.register(fd, 0)  # a hang-up is told whatever is asked for
     poll.poll()
     os.kill(os.getpid(), signal.SIGHUP)
+    os._exit(128 + signal.SIGHUP)  # started by nohup, it ignores the signal
