@@ -30,8 +30,9 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this very hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put lab tests that name no xdist group into the group `lab`."""
+    """Put lab tests that name no xdist group into the group `lab`: labs share one kernel log."""
     for item in items:
         if item.get_closest_marker("lab") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("lab"))

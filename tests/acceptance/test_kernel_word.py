@@ -90,7 +90,7 @@ def test_a_kill_by_hand_is_not_called_an_oom(lab: Lab, make_orch: MakeOrch) -> N
     orch = make_orch(lab_job(lab, "python3 -m played sigkill_self"))
     orch("run", check=100)
     verdict = orch.json("show", "@1")["verdict"]
-    assert verdict["certainty"] != "certain"
+    assert verdict["certainty"] != "certain", verdict
     assert not any("memory limit of" in line for line in verdict["evidence"])
 
 
