@@ -18,22 +18,25 @@ def job() -> Job:
     return Job(name="j", targets=(target,), command="true", workdir="/w", watch=watch)
 
 
+def draft() -> Run:
+    """A run of that job, as it is before it has a number."""
+    return Run(
+        id="",
+        uid="u",
+        job="j",
+        target="local",
+        number=0,
+        state=RunState.RUNNING,
+        attempt=1,
+        session="j",
+        directory="/w/runs/{id}.u",
+    )
+
+
 async def test_stored_and_uncounted_lines_are_read_again(tmp_path: Path) -> None:
     """The step of the last chunk and a number of the log are there, before anything new comes."""
     store = await Store.open(tmp_path, SystemClock())
-    run = await store.runs.create(
-        Run(
-            id="",
-            uid="u",
-            job="j",
-            target="local",
-            number=0,
-            state=RunState.RUNNING,
-            attempt=1,
-            session="j",
-            directory="/w/runs/{id}.u",
-        )
-    )
+    run = await store.runs.create(draft())
     # As a daemon leaves it that dies between storing a chunk and counting its lines.
     store.metrics.append(run.id, 0, 0, LINES, 3.0)
     store.logs.append(run.id, 1, 0, b"speed 12.5\nspee", 3.0)

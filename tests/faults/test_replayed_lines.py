@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.model import Run, RunState
 from orchestrator.reading import REPLAY_BYTES, Reader
 from orchestrator.store import Store
-from tests.faults.test_recall import job
+from tests.faults.test_recall import draft, job
 
 LINE = b"step 1 loss 2.3 ".ljust(1023, b".") + b"\n"
 CRASH = b"Exception in thread fit:\nTraceback (most recent call last):\nKeyError: 'ids'\nstep 2\n"
@@ -15,19 +14,7 @@ CRASH = b"Exception in thread fit:\nTraceback (most recent call last):\nKeyError
 async def test_lines_are_numbered_from_the_logs_first_one(tmp_path: Path) -> None:
     """Of a log of which only the newest part is read again, the number is that of the whole."""
     store = await Store.open(tmp_path, SystemClock())
-    run = await store.runs.create(
-        Run(
-            id="",
-            uid="u",
-            job="j",
-            target="local",
-            number=0,
-            state=RunState.RUNNING,
-            attempt=1,
-            session="j",
-            directory="/w/runs/{id}.u",
-        )
-    )
+    run = await store.runs.create(draft())
     count = REPLAY_BYTES // len(LINE) + 5000
     store.logs.append(run.id, 1, 0, LINE * count + CRASH, 3.0)
     (finding,) = Reader(store, run, job(), (), SystemClock()).replay()
