@@ -60,11 +60,17 @@ _FAILED = re.compile(
     r"|(?:make|ninja): \*\*\*|\bFAILED\b|Killed|core dumped|\bfatal\b|\bterminated\b",
     re.IGNORECASE,
 )
-_QUOTE = re.compile(
-    r"^\s*(?:sample|prompt|completion|generated?|output|input|response|question|answer|target|text|prediction|example|assistant|user|label|reference|hypothesis|expected|decoded)s?(?: ?[\[(#]?\d*[\])]?)?\s*[:>=|]"
-    r"|(?:sample|generat|prompt|completion|example|transcript|old log|previous (?:run|log|attempt|crash)|last (?:run|crash)|log of|contents? of|quot|doc(?:string|umentation)|tail of|begin|replay|dataset|document)",
+_QUOTES = re.compile(
+    r"\s*(?:sample|prompt|completion|generated?|output|input|response|question|answer|target|text|prediction|example|assistant|user|label|reference|hypothesis|expected|decoded)s?(?: ?[\[(#]?\d*[\])]?)?\s*[:>=|]",
     re.IGNORECASE,
 )
+_OF_QUOTES = (
+    *("sample", "generat", "prompt", "completion", "example", "transcript", "quot", "begin"),
+    *("previous run", "previous log", "previous attempt", "previous crash", "last run"),
+    *("last crash", "old log", "log of", "content of", "contents of", "tail of", "replay"),
+    *("docstring", "document", "dataset"),
+)
+"""Anywhere in a line that announces a text."""
 
 
 _BAR = re.compile(r"\b\d?\d%\|")
@@ -96,7 +102,11 @@ def is_handled(text: str) -> bool:
 @lru_cache(maxsize=64)
 def announces_quote(text: str) -> bool:
     """Whether the line introduces text that is data, not the program's own."""
-    return bool(_QUOTE.search(text[:300]))
+    text = text[:300]
+    if _QUOTES.match(text):
+        return True
+    small = text.lower()
+    return any(words in small for words in _OF_QUOTES)
 
 
 class Life:

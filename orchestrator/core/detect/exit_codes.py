@@ -38,6 +38,10 @@ _LOCAL_RANK = re.compile(
 )
 
 
+_RANK_WORDS = ("RANK ", "rank", "rocess ")
+"""One of them is in whatever the pattern matches; it alone would be tried at each letter."""
+
+
 def exit_code(text: str) -> int | None:
     """The exit code that a line tells, a signal as its negative; None without one."""
     found = _EXIT_CODE.search(text)
@@ -48,5 +52,7 @@ def exit_code(text: str) -> int | None:
 
 def named_rank(text: str) -> int | None:
     """The rank that a launcher names in its words; None without one."""
+    if not any(word in text for word in _RANK_WORDS):
+        return None
     found = _LOCAL_RANK.search(text)
     return int(next(filter(None, found.groups()))) if found else None

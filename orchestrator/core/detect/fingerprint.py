@@ -11,28 +11,32 @@ from orchestrator.core.findings import ExceptionText, Frame
 
 VERSION = "v1"
 
-_VOLATILE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
-    (re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{13,}"), "<uuid>"),
-    (re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run|/scratch)/[^\s'\",:)\]>]*"), "<tmp>"),
-    (re.compile(r"</?torch_[\w/]+>"), "<tmp>"),
-    (re.compile(r"\[[A-Za-z][\w.-]*\]:\d+"), "<host>"),
+_VOLATILE: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    ("0x", re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
+    ("-", re.compile(r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{13,}"), "<uuid>"),
+    ("/", re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run|/scratch)/[^\s'\",:)\]>]*"), "<tmp>"),
+    ("torch_", re.compile(r"</?torch_[\w/]+>"), "<tmp>"),
+    ("]:", re.compile(r"\[[A-Za-z][\w.-]*\]:\d+"), "<host>"),
     (
+        "",
         re.compile(r"\b(?:on|from|host|peer|node) ['\"]?[A-Za-z][\w-]*\d[\w.-]*", re.IGNORECASE),
         "<host>",
     ),
-    (re.compile(r"\b[0-9a-f]{7,64}\b"), "#"),
-    (re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?"), "#"),
-    (re.compile(r"\b(?:[KMGTP]i?B|bytes)\b"), "<bytes>"),
-    (re.compile(r"#(?:[ ,x]*#)+"), "#"),
-    (re.compile(r"\s+"), " "),
+    ("", re.compile(r"\b[0-9a-f]{7,64}\b"), "#"),
+    ("", re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?"), "#"),
+    ("", re.compile(r"\b(?:[KMGTP]i?B|bytes)\b"), "<bytes>"),
+    ("#", re.compile(r"#(?:[ ,x]*#)+"), "#"),
+    ("", re.compile(r"\s+"), " "),
 )
+"""What each of them must hold to match, the pattern, and what is put in its place."""
 
 
 def normalise(message: str) -> str:
     """The message without numbers, addresses, PIDs, hosts and temporary paths."""
-    for pattern, word in _VOLATILE:
-        message = pattern.sub(word, message[:400])
+    for needle, pattern, word in _VOLATILE:
+        message = message[:400]
+        if needle in message:
+            message = pattern.sub(word, message)
     return message.strip()[:240]
 
 

@@ -19,7 +19,9 @@ class Matcher:
     def __init__(self, signatures: Sequence[Signature]) -> None:
         self._signatures = tuple(signatures)
         self._by_line = tuple(item for item in self._signatures if item.lines or item.rests)
-        self._lines = Suspects([(*item.lines, *item.rests) for item in self._by_line])
+        self._lines = Suspects(
+            [(*item.lines, *item.rests) for item in self._by_line], of_lines=True
+        )
         self._says = Suspects([item.says for item in self._signatures])
         self._by_kind: dict[str, frozenset[int]] = {}
         """Positions of the signatures whose types match an exception's."""

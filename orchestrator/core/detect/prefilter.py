@@ -73,10 +73,16 @@ class Prefilter:
 class Suspects:
     """Which of several sets of patterns may match a short text; `re` decides among those."""
 
-    def __init__(self, sets: Sequence[tuple[str, ...]]) -> None:
-        self._owners = tuple(index for index, patterns in enumerate(sets) for _ in patterns)
+    def __init__(self, sets: Sequence[tuple[str, ...]], *, of_lines: bool = False) -> None:
+        """`of_lines` takes the database in which a prefilter of the same patterns looks."""
+        first = len(STRUCTURE) if of_lines else 0
+        owners = (index for index, patterns in enumerate(sets) for _ in patterns)
+        self._owners = dict(enumerate(owners, start=first))
         patterns = tuple(pattern for patterns in sets for pattern in patterns)
-        self._database = _compiled(patterns, hyperscan.HS_FLAG_SINGLEMATCH)
+        if of_lines:
+            self._database = _compiled((*STRUCTURE, *patterns))
+        else:
+            self._database = _compiled(patterns, hyperscan.HS_FLAG_SINGLEMATCH)
         self._scratch = hyperscan.Scratch(self._database)
 
     def of(self, text: str) -> list[int]:
@@ -88,7 +94,9 @@ class Suspects:
             context=found,
             scratch=self._scratch,
         )
-        return sorted({self._owners[item] for item, _ in found})
+        if not found:
+            return []
+        return sorted({self._owners[item] for item, _ in found if item in self._owners})
 
 
 class Rarities:

@@ -5,14 +5,14 @@ Owns the values between the weaver and the verdict; decides nothing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from orchestrator.core.findings import Finding, Frame
 from orchestrator.core.parse.terminal import Prefix
 from orchestrator.core.parse.traceback import Block
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of the log as it was read."""
 
     number: int
@@ -34,7 +34,7 @@ class Line:
         return self.text[self.prefix.width :]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Reading:
     """A block with the place where it stood and what was said just before it."""
 
@@ -88,8 +88,7 @@ class Sighting:
     """Numbers of the lines that name a block's exception, and its innermost own frame; or 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(NamedTuple):
     """An ordinary line near a finding or at the log's end."""
 
     number: int

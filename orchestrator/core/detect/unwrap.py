@@ -5,10 +5,9 @@ never shown in a pane passes through untouched but for lines exactly as wide as 
 """
 
 import re
-from dataclasses import replace
 
 from orchestrator.core.detect.sighting import Line
-from orchestrator.core.parse.stack_lines import HEADER, OPEN_FRAME, frame_of, going_on
+from orchestrator.core.parse.stack_lines import OPEN_FRAME, frame_of, going_on, header_of
 
 PANE_WIDTHS = frozenset({80, 100, 120, 132, 160, 180, 200, 220, 240})
 MIN_CUT_LINES = 4
@@ -46,7 +45,7 @@ class Unwrapper:
             if self._continues(held, line):
                 gap = " " if self._held_width == self._widest - 1 else ""
                 text = f"{held.text}{gap}{line.text}"
-                line = replace(held, text=text, end=line.number)
+                line = held._replace(text=text, end=line.number)
             else:
                 out.append(held)
             self._held = None
@@ -84,6 +83,6 @@ class Unwrapper:
             return False
         if held.rest.startswith("    ") or _STARTS.match(line.text):
             return False
-        if (header := HEADER.search(line.text)) and not line.text.startswith(":\\n", header.end()):
+        if (header := header_of(line.text)) and not line.text.startswith(":\\n", header.end()):
             return False
         return not going_on(line.text)

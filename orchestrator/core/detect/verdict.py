@@ -61,7 +61,12 @@ class _Court:
             ),
             key=lambda item: item.finding.line,
         )
-        taken = [(s.finding.line, s.finding.last_line) for s in self._sightings]
+        first = case.tail[0].number if case.tail else 0
+        taken = [
+            (s.finding.line, s.finding.last_line)
+            for s in self._sightings
+            if s.finding.last_line >= first
+        ]
         seen: dict[int, Spoken] = {item.number: item for item in case.said}
         for item in case.tail:
             if not any(first <= item.number <= last for first, last in taken):

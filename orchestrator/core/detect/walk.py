@@ -6,7 +6,6 @@ forgotten; around the others it cleans, weaves and classifies.
 
 import copy
 from collections.abc import Iterable
-from dataclasses import replace
 
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.notes import Notes
@@ -124,7 +123,7 @@ class Walk:
             if first is None:
                 first = prefix
             elif first.key and not prefix.key:
-                prefix = replace(prefix, key=first.key, rank=first.rank)
+                prefix = prefix._replace(key=first.key, rank=first.rank)
             for line in self._unwrapper.feed(Line(number, offset, text, prefix)):
                 found += self._read(line)
         if not self._watch and self._weaver.idle:
@@ -140,7 +139,7 @@ class Walk:
         for text in texts:
             prefix = read_prefix(text)
             if line.prefix.key and not prefix.key:
-                prefix = replace(prefix, key=line.prefix.key, rank=line.prefix.rank)
+                prefix = prefix._replace(key=line.prefix.key, rank=line.prefix.rank)
             found += self._take(Line(line.number, line.offset, text, prefix, line.end))
         return found
 

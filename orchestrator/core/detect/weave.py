@@ -6,15 +6,14 @@ stack begins and ends. What a block means is decided in `classify`.
 
 import re
 from collections import deque
-from dataclasses import replace
 
 from orchestrator.core.detect.sighting import Line, Reading
 from orchestrator.core.parse.stack_lines import (
     FAULT_FRAME,
-    HEADER,
     exception_of,
     frame_of,
     going_on,
+    header_of,
 )
 from orchestrator.core.parse.stack_parts import Kind, Offer
 from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block
@@ -33,7 +32,7 @@ _FUTURE = re.compile(
     r"(?:Task|Future) exception was never retrieved|^Exception in callback |^future: <"
 )
 _FAULT_START = re.compile(
-    r"Fatal Python error:|^Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!|^(?:Current t|T)hread 0x[0-9a-f]+|^Stack \(most recent call first\)"
+    r"Timeout \(\d+:\d\d:\d\d(?:\.\d+)?\)!|(?:Current t|T)hread 0x[0-9a-f]+|Stack \(most recent call first\)"
 )
 _NOTE_STACK = re.compile(
     r"Call stack:|from user code:|User stack trace|Traceback of forward call|Original traceback:"
@@ -87,7 +86,7 @@ class Weaver:
         """The line without a prefix of no known form, once a block has shown that all lines bear it."""
         if self._shape and (found := re.match(self._shape, line.rest + " ")) is not None:
             width = min(line.prefix.width + found.end(), len(line.text))
-            return replace(line, prefix=replace(line.prefix, width=width))
+            return line._replace(prefix=line.prefix._replace(width=width))
         return line
 
     def recall(self, line: Line) -> None:
@@ -155,12 +154,12 @@ class Weaver:
 
     def _start(self, line: Line) -> Reading | None:
         rest = line.rest
-        header = HEADER.search(rest)
+        header = header_of(rest)
         if header is not None:
             return self._headed(line, header.start())
         if "terminate called " in rest and (native := Block(Kind.NATIVE)).open_native(rest):
             return self._reading(line, native)
-        if _FAULT_START.search(rest):
+        if "Fatal Python error:" in rest or _FAULT_START.match(rest):
             block = Block(Kind.FAULT, headless=False)
             if "Fatal Python error" in rest or "Timeout (" in rest:
                 block.part.message = [rest[_fault_at(rest) :]]

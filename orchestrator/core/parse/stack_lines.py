@@ -5,6 +5,7 @@ question.
 """
 
 import re
+from functools import lru_cache
 
 from orchestrator.core.findings import ExceptionText, Frame
 
@@ -96,10 +97,18 @@ MIN_NAME_CHARS = 4
 """Of an unusual exception that stands alone; shorter ones are what a pane cut off a line."""
 
 
+def header_of(text: str) -> re.Match[str] | None:
+    """The header of a traceback, anywhere in the line."""
+    return HEADER.search(text) if "Traceback (most" in text else None
+
+
 def frame_of(text: str) -> Frame | None:
     """The frame that a line of a Python or faulthandler stack names."""
-    if 'File "' not in text:
-        return None
+    return _frame_of(text) if 'File "' in text else None
+
+
+@lru_cache(maxsize=256)
+def _frame_of(text: str) -> Frame | None:
     if fault := FAULT_FRAME.match(text):
         number = int(fault[2]) if fault[2].isdigit() else 0
         return Frame(file=fault[1], line=number, function=fault[3])

@@ -5,7 +5,7 @@ log level). Knows nothing of tracebacks, and never looks at more than one line.
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_LINE_CHARS = 16_384
 MAX_SEGMENTS = 6
@@ -29,6 +29,9 @@ def clean(raw: bytes) -> list[str]:
     newest few are kept. Escapes and control characters are gone, tabs stay.
     """
     text = raw[: 8 * MAX_LINE_CHARS].decode("utf-8", "replace")
+    plain = text.rstrip()
+    if plain.isprintable() and len(plain) <= MAX_LINE_CHARS and "%|" not in plain:
+        return [plain]  # as nearly all are
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     parts = [part for part in text.split("\r") if part and not part.isspace()]
@@ -71,8 +74,7 @@ def one_line(text: str) -> str:
     return plain.replace("\n", " ").expandtabs(8) if "\t" in plain or "\n" in plain else plain
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """What stands in front of a line's own text."""
 
     width: int

@@ -14,7 +14,6 @@ from orchestrator.core.parse.stack_lines import (
     FAULT_NOTE,
     FAULT_THREAD,
     FOREIGN,
-    HEADER,
     LINKED,
     LONG,
     NOTEBOOK_ARROW,
@@ -27,6 +26,7 @@ from orchestrator.core.parse.stack_lines import (
     exception_of,
     frame_of,
     going_on,
+    header_of,
     looks_like_path,
     without_margin,
 )
@@ -43,7 +43,7 @@ TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedE
 MAX_TEXT_LINES = 3000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Block:
     """A stack being read; `offer` it lines until it has ended."""
 
@@ -118,13 +118,13 @@ class Block:
             if len(self.part.frames) < MAX_FRAMES:
                 self.part.frames.append(frame)
             return Offer.TAKEN
-        if OPEN_FRAME.match(text) or self._offer_notebook(text):
-            return Offer.TAKEN
         if text[:1] in (" ", "\t"):
-            return Offer.TAKEN if self.part.frames else Offer.PASSED
+            return Offer.TAKEN if self.part.frames or OPEN_FRAME.match(text) else Offer.PASSED
         if not text:
             return Offer.PASSED
-        if HEADER.search(text):
+        if OPEN_FRAME.match(text) or self._offer_notebook(text):
+            return Offer.TAKEN
+        if header_of(text):
             return Offer.PASSED
         if (exception := exception_of(text)) is not None:
             self._close_part(exception, text)
@@ -172,7 +172,7 @@ class Block:
     def _offer_between(self, text: str) -> Offer:
         if not text.strip():
             return Offer.TAKEN
-        if HEADER.search(text):
+        if header_of(text):
             self.state = "frames"
             if "\u2500" in text:
                 self.kind = Kind.RICH
@@ -188,7 +188,7 @@ class Block:
             return self._offer_table(text)
         if self._links(bare) or self._opens_ray(text):
             return Offer.TAKEN
-        if HEADER.search(text):
+        if header_of(text):
             return self._offer_inner(text)
         if self.kind is Kind.GROUP and bare[:1] in "+|":
             return Offer.TAKEN
@@ -227,7 +227,7 @@ class Block:
         if self._links(text.strip()):
             return Offer.TAKEN
         self.late += 1
-        if self.late > MAX_LATE_LINES or HEADER.search(text) or FOREIGN.match(text):
+        if self.late > MAX_LATE_LINES or header_of(text) or FOREIGN.match(text):
             return Offer.ENDED
         return Offer.ENDED if going_on(text) or frame_of(text) is not None else Offer.PASSED
 
