@@ -16,8 +16,9 @@ from . import child, procfs
 from .files import reserve, write_record, write_reserved
 from .logfile import LogFile
 from .memory import own_group
-from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, POKE_BYTES, POKE_FIFO, POKE_RECORD, SPEC_FIFO
+from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, SPEC_FIFO
 from .pane import Pane
+from .poke import Poke
 from .spec import Spec, read_spec
 
 SPEC_WITHIN_S = 60.0
@@ -26,8 +27,6 @@ BATCH_BYTES = 256 * 1024
 SHORT_BYTES = 2048
 """A pty hands out 4 KiB at a time while it has more: what is shorter was the end for now."""
 TYPED_BYTES = 4096
-POKE_EVERY_S = 0.01
-"""A flood that poked for each write would wake the probe thousands of times a second."""
 RETRY_S = 0.5
 LOOK_S = 1.0
 QUIET_ROUNDS = 10
@@ -60,7 +59,7 @@ class Relay:
         # Before the fork: where these cannot be written, nothing is started.
         self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
         attempt_reserved = reserve(self._attempt_path)
-        self._poke_fd = self._open_poke()
+        self._poke = Poke(directory)
         self._terminal = os.isatty(0)
         if self._terminal:
             tty.setraw(0)
@@ -83,33 +82,9 @@ class Relay:
         self._quiet_rounds = 0
         self._hung_up = False
         self._next_retry = 0.0
-        self._next_poke = 0.0
-        self._poke_waits = False
         self._next_look = time.monotonic() + LOOK_S
         write_reserved(attempt_reserved, self._attempt_path, self._record())
-        self._poke(POKE_RECORD)
-
-    def _open_poke(self) -> int:
-        path = os.path.join(self._directory, POKE_FIFO)
-        try:
-            os.mkfifo(path, 0o600)
-        except FileExistsError:
-            pass
-        # Both ways, so that it neither waits for a reader nor breaks without one.
-        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-
-    def _poke(self, what: bytes) -> None:
-        try:
-            os.write(self._poke_fd, what)
-        except OSError:
-            # Full: nobody reads, or the reader has a wake-up waiting already.
-            pass
-
-    def _poke_for_bytes(self, now: float) -> None:
-        self._poke_waits = now < self._next_poke
-        if not self._poke_waits:
-            self._next_poke = now + POKE_EVERY_S
-            self._poke(POKE_BYTES)
+        self._poke.record()
 
     def _record(self) -> dict[str, object]:
         return {
@@ -156,8 +131,7 @@ class Relay:
             now = time.monotonic()
             if may_have_ended:
                 self._reap(now)
-            if self._poke_waits:
-                self._poke_for_bytes(now)
+            self._poke.late(now)
             self._show(now)
             self._look(now)
         return self._finish()
@@ -180,8 +154,9 @@ class Relay:
             waits.append(max(pane, 0.01))
         if self._log.behind:
             waits.append(RETRY_S)
-        if self._poke_waits:
-            waits.append(max(0.0, self._next_poke - now))
+        poke = self._poke.wait_s(now)
+        if poke is not None:
+            waits.append(poke)
         if self._status is not None:
             waits.append(QUIET_ROUND_S)
         return min(waits) * 1000
@@ -215,8 +190,9 @@ class Relay:
                 break
         if chunks:
             output = b"".join(chunks)
+            begun = time.monotonic()
             self._log.append(output)
-            self._poke_for_bytes(time.monotonic())
+            self._poke.wrote(output, begun, time.monotonic())
             self._pane.show(output)
 
     def _deafen(self) -> None:
@@ -257,7 +233,7 @@ class Relay:
             except OSError:
                 # A full disk: that the pane is gone is the least of what is known then.
                 pass
-            self._poke(POKE_RECORD)
+            self._poke.record()
 
     def _reap(self, now: float) -> None:
         """Of the program, and of the orphans that it left to us."""
@@ -279,7 +255,7 @@ class Relay:
         if self._log.behind and now >= self._next_retry:
             self._next_retry = now + RETRY_S
             self._log.retry()
-            self._poke(POKE_BYTES)
+            self._poke.late_bytes()
         if now >= self._next_look:
             self._next_look = now + LOOK_S
             self._reap(now)
@@ -308,7 +284,7 @@ class Relay:
             "orphans": procfs.children(os.getpid())[:MOST_ORPHANS],
         }
         write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
-        self._poke(POKE_RECORD)
+        self._poke.record()
         self._say_end(status)
         return status if status >= 0 else 128 - status
 

@@ -9,12 +9,10 @@ import time
 from typing import Any
 
 from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
+from .pace import HURRY_S, LINGER_S, PACE_S, next_look
 
 TRUNCATED = "truncated"
 ROTATED = "rotated"
-PACE_S = 0.05
-"""Between two frames of a stream that is read to its end: a program that prints a thousand short
-lines a second costs the frames of twenty. What comes after a pause goes at once."""
 
 
 class Follower:
@@ -44,7 +42,11 @@ class Follower:
         self.final = False
         """Whether nothing tells of further bytes, so that only an empty read is the end."""
         self._pace_s = pace_s
-        self._not_before = 0.0
+        self._read_at = float("-inf")
+        """When bytes were found last."""
+        self._next_look = 0.0
+        self._hurried = False
+        self._lingers = False
 
     @property
     def window_open(self) -> bool:
@@ -59,7 +61,24 @@ class Follower:
     @property
     def wait_s(self) -> float:
         """Seconds until bytes may go, if there are any."""
-        return 0.0 if self.final else max(0.0, self._not_before - time.monotonic())
+        if self.final:
+            return 0.0
+        due = self._next_look
+        if self._hurried:
+            due = min(due, self._read_at + min(HURRY_S, self._pace_s))
+        return max(0.0, due - time.monotonic())
+
+    def stir(self) -> None:
+        """There are bytes: look at the next moment, at once after a pause."""
+        self.more = True
+
+    def hurry(self) -> None:
+        """There are bytes that matter: look as soon as may be."""
+        self.more = self._hurried = True
+
+    def linger(self) -> None:
+        """Bytes may come without a word: look again and again until there are none."""
+        self.more = self._lingers = True
 
     def acknowledge(self, offset: int) -> None:
         """The daemon has stored everything before `offset`."""
@@ -72,7 +91,8 @@ class Follower:
             self.more = False
             return []
         frames = self._missing()
-        room = self._room()
+        room, now = self._room(), time.monotonic()
+        self._hurried = False
         try:
             chunk = os.pread(self._fd, room, self.offset)
         except OSError:
@@ -93,11 +113,15 @@ class Follower:
             self.offset += len(chunk)
             self._size = max(self._size, self.offset)
             # Whoever writes the next bytes wakes us; looking again at once doubles the work.
-            self.more = self.final or len(chunk) == room
-            if not self.more:
-                self._not_before = time.monotonic() + self._pace_s
+            self._read_at = now
+            self.more = self.final or len(chunk) == room or self._lingers
+            if len(chunk) < room:
+                self._next_look = next_look(now, self._pace_s)
         elif not frames:
             frames = self._at_end()
+            if self._lingers and not self.more and not self.final:
+                self.more = self._lingers = now - self._read_at < LINGER_S
+                self._next_look = next_look(now, self._pace_s)
         return frames
 
     def close(self) -> None:

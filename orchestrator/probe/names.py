@@ -20,7 +20,8 @@ SCROLLBACK_FILE = "scrollback"
 """What tmux still had of a pane when it was adopted."""
 
 POKE_FIFO = "poke"
-"""The relay writes a byte here after each write of its own."""
+"""The relay writes a byte here where its own writes would not be seen in time (pace.py)."""
 
 POKE_BYTES = b"d"
+POKE_STEADY = b"s"
 POKE_RECORD = b"c"

@@ -11,7 +11,16 @@ from .errors import Refused
 from .files import read_record
 from .follow import Follower
 from .frames import Frame
-from .names import ATTEMPT_FILE, EXIT_FILE, GAPS_FILE, LOG_FILE, POKE_FIFO, POKE_RECORD
+from .names import (
+    ATTEMPT_FILE,
+    EXIT_FILE,
+    GAPS_FILE,
+    LOG_FILE,
+    POKE_BYTES,
+    POKE_FIFO,
+    POKE_RECORD,
+    POKE_STEADY,
+)
 
 LOG = "log"
 METRICS = "metrics"
@@ -80,15 +89,26 @@ class Watch:
             pokes = os.read(self.poke_fd, 65536)
         except BlockingIOError:
             return
-        self._streams[LOG].more = True
+        if POKE_BYTES in pokes:
+            self._streams[LOG].hurry()
+        if POKE_STEADY in pokes:
+            self._streams[LOG].linger()
         if POKE_RECORD in pokes:
+            self._streams[LOG].stir()
             self.look()
 
     def stir(self) -> None:
         """Something changed, it is not known what: read everything again."""
         for stream in self._streams.values():
-            stream.more = True
+            stream.linger()
         self.look()
+
+    def folder_changed(self) -> None:
+        """A file in one of `folders` was written to."""
+        if self.poke_fd is None:
+            self.stir()
+        else:
+            self._streams[METRICS].stir()
 
     def look(self) -> None:
         """Read the attempt's records: has it ended, does its relay live, was its pane lost?"""

@@ -136,7 +136,7 @@ class Watches:
         assert self._inotify is not None
         for number in self._inotify.changed():
             for name in self._folders.get(number, ()):
-                self._watches[name].stir()
+                self._watches[name].folder_changed()
 
     def _forget(self, fd: int) -> None:
         if self._fds.pop(fd, None) is not None:
