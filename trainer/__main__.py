@@ -14,11 +14,11 @@ from trainer.configfile import load
 from trainer.launch import launch, needed
 
 RACE = """--layout threads-naive runs small drafters on noise as threads of one process, as
-the crashing pipeline did. Expect with torch 2.11, cold caches and two GPUs, of ten launches:
-none 7 crash (5 with --race-attention direct), warmup 7, and all ten once a later step has a new
-shape, lock 4, rwlock none, thread-local-flag none (a segmentation fault stays possible: 1 of 10
-on CPU). The default layout, one process for each drafter: none of 40, and 1.4 times faster
-than threads that do not crash."""
+the crashing pipeline did. Expect with torch 2.11, cold caches and two H200s (launches counted
+there, docs/lab-notes.md): none 20 of 20 crash, warmup 8 of 8, lock 8 of 8, rwlock none of 12,
+thread-local-flag none of 4 (a segmentation fault stays possible: 1 of 10 on CPU). Fewer crash
+where steps are alike and few: 7, 7 and 4 of ten in a smaller program. The default layout, one
+process for each drafter: none of 40, and 1.4 times faster than threads that do not crash."""
 
 
 def main(argv: list[str] | None = None) -> int:

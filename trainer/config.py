@@ -199,7 +199,7 @@ class Config:
     peak_tflops: float = 790.0
     """What MFU is a share of: the device's dense bfloat16 rate; an H200's as measured."""
     threads: int = 0
-    """CPU threads of torch; 0: its own choice."""
+    """CPU threads of torch; 0: its own choice, of several processes on a host a share each."""
     log_every: int = 10
     eval_every: int = 100
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -225,6 +225,6 @@ class Config:
             "needs layout.targets = 0: nothing is left for them to do",
         )
         _require(self.peak_tflops > 0, "peak_tflops", "must be above 0")
-        _require(self.threads >= 0, "threads", "must be 0 (torch's choice) or more")
+        _require(self.threads >= 0, "threads", "must be 0 (a share of the cores) or more")
         _require(self.log_every >= 1, "log_every", "must be 1 or more")
         _require(self.eval_every >= 1, "eval_every", "must be 1 or more")

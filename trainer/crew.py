@@ -42,13 +42,17 @@ class Place:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
+    """How many processes share this host."""
 
     @staticmethod
     def read() -> "Place":
-        """From RANK, WORLD_SIZE and LOCAL_RANK."""
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-        rank, size, local = (int(os.environ.get(n, d)) for n, d in zip(names, "010", strict=True))
-        return Place(rank=rank, size=size, local_rank=local)
+        """From RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        rank, size, local, locals_ = (
+            int(os.environ.get(n, d)) for n, d in zip(names, "0101", strict=True)
+        )
+        return Place(rank=rank, size=size, local_rank=local, local_size=locals_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +138,16 @@ class Crew:
             )
         torch.cuda.set_device(index)
         return torch.device("cuda", index)
+
+    def share_cores(self, threads: int) -> None:
+        """Give torch `threads` CPU threads; 0: a share of the host's cores for each process.
+
+        With all cores each, two processes made the plan of a step 60 ms late: threads
+        that wait for one another spin (docs/lab-notes.md, two drafters on two H200s).
+        """
+        if threads or self.place.local_size > 1:
+            cores = len(os.sched_getaffinity(0))
+            torch.set_num_threads(threads or max(1, cores // self.place.local_size))
 
     def join(self, device: torch.device) -> None:
         """Meet the others. Nothing to do for a process alone."""

@@ -51,8 +51,7 @@ def prepare(
         backend = "inductor" if device.type == "cuda" else "off"
     if backend == "inductor" and not crew.serves:
         start_compilers()
-    if config.threads:
-        torch.set_num_threads(config.threads)
+    crew.share_cores(config.threads)
     apart = crew.targets > 0
     target = load_target(config.target.path, device, dtype, ends_only=apart and not crew.serves)
     layers = feature_layers(config, target)

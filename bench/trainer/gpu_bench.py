@@ -2,6 +2,7 @@
 
     python -m bench.trainer.gpu_bench [--budget 530]
         [--parts check,large1,large1warm,large1bare,large2,small,smalleager,parity,attention]
+        [--parts large1,specforge:large1,speculators:large1 with PEERS=FOLDER]
 
 Every part is a process of its own with caches of its own, so that a failure or a segfault
 of one loses nothing of the rest, and peaks and cold starts are its own; what a part had
@@ -23,6 +24,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,11 @@ PARTS = (
     "check", "large1", "large1warm", "large1bare", "large2", "small", "smalleager", "parity",
     "attention",
 )  # fmt: skip
+PEERS = tuple(
+    f"{peer}:{size}" for size in ("large1", "large2", "small1")
+    for peer in ("specforge", "speculators")
+)  # fmt: skip
+"""Parts that are run where they are named; they need the folder PEERS (gpu_peers.py)."""
 SHARE_S = 35
 """Kept for each part that is still to come."""
 
@@ -92,6 +99,7 @@ def child(part: str) -> int:
     """Run one part, which prints its findings as JSON lines."""
     from bench.trainer.gpu_check import attention, check
     from bench.trainer.gpu_parity import parity
+    from bench.trainer.gpu_peers import measure as measure_peer
     from bench.trainer.gpu_step import measure
 
     actions: dict[str, Callable[[], None]] = {
@@ -105,6 +113,9 @@ def child(part: str) -> int:
         "smalleager": lambda: measure("small", 1, profile=False),
         "attention": attention,
     }
+    for peer in PEERS:
+        name, size = peer.split(":")
+        actions[peer] = partial(measure_peer, name, size[:-1], int(size[-1]))
     import torch
 
     print(json.dumps({"torch": torch.__version__}), flush=True)

@@ -29,6 +29,7 @@ def member(size: str, steps: int) -> int:
     place = Place.read()
     crew = Crew(Config(layout=LayoutConfig(drafters=place.size)), place)
     crew.join(crew.device("cuda"))
+    crew.share_cores(0)
     loop = Loop(SIZES[size], 1)
     loop.step().read()  # compiled before anybody waits for another
 
@@ -67,6 +68,7 @@ def run(count: int, size: str, steps: int) -> float:
                 [*argv, "--steps", str(steps), "--member"], stdout=subprocess.PIPE, text=True,
                 env=os.environ | {
                     "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
+                    "LOCAL_WORLD_SIZE": str(count),
                     "TRAINER_RENDEZVOUS": str(Path(folder) / "rendezvous"),
                 },
             )

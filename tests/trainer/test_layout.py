@@ -309,6 +309,19 @@ def test_the_balanced_split_gives_each_role_as_much_work() -> None:
     assert better_split(5, 3, target_s=0.5, drafter_s=0.3) == (5, 3)
 
 
+def test_processes_of_a_host_share_its_cores() -> None:
+    """Several share them, one alone keeps torch's choice, and a number of threads is obeyed."""
+    before = torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0))
+    try:
+        for local_size, asked, threads in ((1, 0, before), (2, 0, cores // 2), (2, 3, 3)):
+            place = Place(size=2, local_size=local_size)
+            Crew(Config(layout=LayoutConfig(drafters=2)), place).share_cores(asked)
+            assert torch.get_num_threads() == max(1, threads)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_roles_and_numbers_follow_the_layout() -> None:
     """On each of two hosts the first processes serve and the others train."""
     config = Config(layout=LayoutConfig(targets=2, drafters=1))
