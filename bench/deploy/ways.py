@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.core.model import Host, Job
 from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
+from orchestrator.deploy.ahead import Ahead
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.hashes import HashCache
 from orchestrator.link import Link
@@ -47,14 +48,25 @@ class Ways:
 
     async def orch(self) -> None:
         """The daemon's part of `orch deploy`."""
-        bundle = await asyncio.to_thread(collect, self._job, cache=self._cache, now=time.time())
-        plan = await plans.plan(self._link, self._job, bundle, self._base)
-        self._base = bundle
-        if not plan.large:
-            await release.deploy(self._link, self._job, bundle, plan, lambda _: None)
-            return
-        async with self._link.bulk() as caller:
-            await release.deploy(caller, self._job, bundle, plan, lambda _: None)
+        loop = asyncio.get_running_loop()
+        async with Ahead() as ahead, asyncio.TaskGroup() as group:
+
+            def open_ahead(num_bytes: int) -> None:
+                if num_bytes > plans.LARGE_BYTES:
+                    loop.call_soon_threadsafe(ahead.open, self._link)
+
+            if self._base is not None:
+                group.create_task(plans.look_ahead(self._link, self._job))
+            bundle = await asyncio.to_thread(
+                collect, self._job, cache=self._cache, now=time.time(), on_unread=open_ahead
+            )
+            plan = await plans.plan(self._link, self._job, bundle, self._base)
+            self._base = bundle
+            if not plan.large:
+                await release.deploy(self._link, self._job, bundle, plan, lambda _: None)
+                return
+            async with ahead.bulk(self._link) as caller:
+                await release.deploy(caller, self._job, bundle, plan, lambda _: None)
 
     async def command(self) -> None:
         """The whole of `orch deploy`."""

@@ -16,6 +16,7 @@ from orchestrator.daemon import nodes, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
+from orchestrator.deploy.ahead import Ahead
 from orchestrator.launch.preflight import LastGood, preflight, require
 from orchestrator.store.environments import Moment
 
@@ -196,14 +197,20 @@ async def _warnings(parts: Parts) -> AsyncGenerator[Message, None]:
 async def _ship(parts: Parts, job: Job, request: RunRequest) -> AsyncGenerator[Message, None]:
     if job.package is None or request.release is not None or not request.deploy:
         return
-    planned = await shipping.plan_job(parts, job)
+    async with Ahead() as ahead:
+        async for message in _shipped(parts, job, ahead):
+            yield message
+
+
+async def _shipped(parts: Parts, job: Job, ahead: Ahead) -> AsyncGenerator[Message, None]:
+    planned = await shipping.plan_job(parts, job, ahead)
     known = await parts.store.releases.current(job.name, job.target.name)
     digest = planned[0].bundle.digest
     if known and known.release.digest == digest and all(p.plan.changes_nothing for p in planned):
         return
     for one in planned:
         yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
-    async for message in shipping.deploy_job(parts, planned):
+    async for message in shipping.deploy_job(parts, planned, ahead):
         yield message
 
 

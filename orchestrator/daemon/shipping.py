@@ -16,8 +16,10 @@ from orchestrator.daemon.parts import Parts
 from orchestrator.deploy import code
 from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release as releases
+from orchestrator.deploy.ahead import Ahead
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.plan import DeployPlan
+from orchestrator.deploy.provenance import Provenance, describe
 from orchestrator.deploy.release import DeployProgress
 from orchestrator.store.history import ReleaseEntry
 
@@ -59,26 +61,56 @@ def on_target(job: Job, target: Target) -> Job:
     return replace(job, targets=(target,))
 
 
-async def plan_job(parts: Parts, job: Job) -> list[Planned]:
-    """What a deploy of the job would do on each of its targets; changes nothing."""
+async def plan_job(parts: Parts, job: Job, ahead: Ahead | None = None) -> list[Planned]:
+    """What a deploy of the job would do on each of its targets; changes nothing.
+
+    `ahead`: opens the connections that will be needed if all that is unread has to be sent.
+    """
     if job.package is None:
         raise UsageError(
             f"The job {job.name} has no `package`, so there is nothing to deploy.",
             remedy=f"Add `package: FOLDER` to jobs.{job.name}, or just `orch run`.",
         )
-    cache = parts.packages.hashes
-    bundle = await asyncio.to_thread(collect, job, cache=cache, now=parts.clock.now())
+    try:
+        async with asyncio.TaskGroup() as group:
+            described = group.create_task(describe(job.package))
+            for target in job.targets:
+                if (target.name, job.workdir) in parts.packages.deployed:
+                    link = parts.fleet.link(target)
+                    group.create_task(plans.look_ahead(link, on_target(job, target)))
+            bundle = await _collected(parts, job, ahead)
+            asked = [
+                group.create_task(_planned(parts, on_target(job, target), bundle, described))
+                for target in job.targets
+            ]
+    except ExceptionGroup as failures:
+        raise plans.first_of(failures) from failures
+    return [one.result() for one in asked]
 
-    async def one(target: Target) -> Planned:
-        single = on_target(job, target)
-        base = parts.packages.deployed.get((target.name, job.workdir))
-        plan = await plans.plan(parts.fleet.link(target), single, bundle, base)
-        return Planned(job=single, bundle=bundle, plan=plan)
 
-    return list(await asyncio.gather(*(one(target) for target in job.targets)))
+async def _collected(parts: Parts, job: Job, ahead: Ahead | None) -> Bundle:
+    cache, now = parts.packages.hashes, parts.clock.now()
+    loop = asyncio.get_running_loop()
+
+    def open_ahead(num_bytes: int) -> None:
+        if ahead is not None and num_bytes > plans.LARGE_BYTES:
+            for target in job.targets:
+                loop.call_soon_threadsafe(ahead.open, parts.fleet.link(target))
+
+    return await asyncio.to_thread(collect, job, cache=cache, now=now, on_unread=open_ahead)
 
 
-async def deploy_job(parts: Parts, planned: list[Planned]) -> AsyncGenerator[Message, None]:
+async def _planned(
+    parts: Parts, job: Job, bundle: Bundle, described: asyncio.Task[Provenance]
+) -> Planned:
+    base = parts.packages.deployed.get((job.target.name, job.workdir))
+    plan = await plans.plan(parts.fleet.link(job.target), job, bundle, base, described)
+    return Planned(job=job, bundle=bundle, plan=plan)
+
+
+async def deploy_job(
+    parts: Parts, planned: list[Planned], ahead: Ahead
+) -> AsyncGenerator[Message, None]:
     """Deploy to all planned targets side by side; `deployed` once for each."""
     news: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=1000)
 
@@ -86,7 +118,7 @@ async def deploy_job(parts: Parts, planned: list[Planned]) -> AsyncGenerator[Mes
         try:
             async with asyncio.TaskGroup() as group:
                 for one in planned:
-                    group.create_task(_deploy_one(parts, one, news))
+                    group.create_task(_deploy_one(parts, one, news, ahead))
                 group.create_task(_keep_code(parts, planned[0]))
         finally:
             await news.put(None)
@@ -111,7 +143,9 @@ async def _result(working: asyncio.Task[None]) -> None:
         raise first from None
 
 
-async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Message | None]) -> None:
+async def _deploy_one(
+    parts: Parts, planned: Planned, news: asyncio.Queue[Message | None], ahead: Ahead
+) -> None:
     job, target = planned.job, planned.job.target
     began = parts.clock.monotonic()
     link = parts.fleet.link(target)
@@ -134,7 +168,7 @@ async def _deploy_one(parts: Parts, planned: Planned, news: asyncio.Queue[Messag
     digest = parts.inventory.digest
     args = (job, planned.bundle, planned.plan, tell)
     if planned.plan.large:
-        async with link.bulk() as caller:
+        async with ahead.bulk(link) as caller:
             release = await releases.deploy(caller, *args, inventory=digest)
     else:
         release = await releases.deploy(link, *args, inventory=digest)
@@ -197,12 +231,13 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
     wanted = [find_job(inventory, name) for name in jobs] if jobs else list(_all(inventory))
     for job in wanted:
         with only_one(parts, job.name):
-            planned = await plan_job(parts, job)
-            for one in planned:
-                yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
-            if not dry_run:
-                async for message in deploy_job(parts, planned):
-                    yield message
+            async with Ahead() as ahead:
+                planned = await plan_job(parts, job, None if dry_run else ahead)
+                for one in planned:
+                    yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
+                if not dry_run:
+                    async for message in deploy_job(parts, planned, ahead):
+                        yield message
     yield {"kind": "done"}
 
 

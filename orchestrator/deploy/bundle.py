@@ -4,25 +4,18 @@ Owns what is left out and what is refused. Talks to no target.
 """
 
 import os
-import stat
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Setup
-from orchestrator.deploy.hashes import HashCache, Identity, Made, Source, identity_of, read
+from orchestrator.deploy.hashes import HashCache, Source
 from orchestrator.deploy.ignore import Ignore
+from orchestrator.deploy.walk import OnUnread, Walk
 from orchestrator.probe import manifest as wire
 
-MAX_FILE_BYTES = 2 * 1024**3
 MAX_FILES = 100_000
-_SHOWN = 20
-_READERS = 4
-_READ_ALONE_BYTES = 256 * 1024
-"""A smaller file is read sooner than it is handed to another thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +47,7 @@ class Bundle:
 
     def told_whole(self) -> dict[str, Any]:
         """The manifest as it travels to a target that has nothing of it."""
-        return {"whole": wire.pack(self.manifest.encode())}
+        return {"whole": wire.pack(wire.join(self.manifest.header(), self.lines))}
 
     def told_since(self, base: "Bundle") -> dict[str, Any]:
         """The manifest as it travels to a target that has the release of another bundle."""
@@ -67,17 +60,20 @@ class Bundle:
         }
 
 
-def collect(job: Job, *, cache: HashCache, now: float) -> Bundle:
+def collect(
+    job: Job, *, cache: HashCache, now: float, on_unread: OnUnread = lambda _: None
+) -> Bundle:
     """The bundle of a job's package; DeployError names everything that cannot be shipped.
 
-    `now` is unix seconds, taken before the call. Blocks: hashes what `cache` does not know.
+    `now` is unix seconds, taken before the call. Blocks: hashes what `cache` does not know, and
+    says before it does how many bytes that is.
     """
     if job.package is None:
         raise DeployError(
             f"job {job.name} has no package to deploy.",
             remedy="Name its folder under `package:` in the inventory.",
         )
-    walk = _Walk(cache, now)
+    walk = Walk(cache, now, on_unread)
     name = Path(job.package).name
     package = os.fsencode(job.package)
     shared = tuple(sorted(job.shared))
@@ -104,7 +100,7 @@ def collect(job: Job, *, cache: HashCache, now: float) -> Bundle:
     )
 
 
-def _setup_of(setup: Setup | None, name: str, walk: "_Walk") -> dict[str, Any] | None:
+def _setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | None:
     if setup is None:
         return None
     requirements = setup.requirements
@@ -121,187 +117,3 @@ def _setup_of(setup: Setup | None, name: str, walk: "_Walk") -> dict[str, Any] |
         "system_site_packages": setup.system_site_packages,
         "run": list(setup.run),
     }
-
-
-class _File(NamedTuple):
-    """A file of the package, on the way to its entry."""
-
-    name: str
-    """Of the package."""
-    place: str
-    """Its path in the release."""
-    mode: int
-    path: bytes
-    identity: Identity
-
-    @property
-    def size(self) -> int:
-        return self.identity[0]
-
-
-class _Walk:
-    """Gathers the entries of folders, and every reason why they cannot be shipped."""
-
-    def __init__(self, cache: HashCache, now: float) -> None:
-        self.entries: list[wire.Entry] = []
-        self.lines: list[str] = []
-        self.sources: dict[str, Source] = {}
-        self.problems: list[str] = []
-        self._cache = cache
-        self._now = now
-        self._seen: set[bytes] = set()
-        self._unread: list[_File] = []
-
-    def tree(self, root: bytes, name: str, ignore: Ignore) -> None:
-        """Add a folder under `name`."""
-        if not os.path.isdir(root):  # noqa: PTH112  a bytes path
-            self.problems.append(f"{shown(root)} is no folder")
-            return
-        self._seen = set()
-        self._below(root, b"", name, ignore)
-        self._read_unread()
-        self._cache.walked(root, self._seen)
-
-    def _below(self, folder: bytes, inside: bytes, name: str, ignore: Ignore) -> bool:
-        """Add what a folder holds; whether that is anything."""
-        ignore = ignore.entering(folder, inside)
-        try:
-            with os.scandir(folder) as listing:
-                children = list(listing)
-        except OSError as exc:
-            self.problems.append(f"{shown(folder)} cannot be read ({exc.strerror})")
-            return False
-        anything = False
-        prefix = inside + b"/" if inside else b""
-        for child in children:
-            path = prefix + child.name
-            is_folder = child.is_dir(follow_symlinks=False)
-            if ignore.leaves_out(path, child.name, is_folder=is_folder):
-                continue
-            if is_folder:
-                if self._below(child.path, path, name, ignore):
-                    anything = True
-                    continue
-                if os.listdir(child.path):  # noqa: PTH208  a bytes path
-                    continue
-            try:
-                found = child.stat(follow_symlinks=False)
-            except FileNotFoundError:  # gone since the folder was listed: it is not shipped
-                continue
-            anything = True
-            if not self._add_known(name, child.path, found):
-                self._add(name, path, child.path, found)
-        return anything
-
-    def _add_known(self, name: str, path: bytes, found: os.stat_result) -> bool:
-        """Add a file as an earlier walk saw it; False where it is none of those."""
-        made = self._cache.made.get(path)
-        if made is None or made.name != name or made.source.identity != identity_of(found):
-            return False
-        self._seen.add(path)
-        self.entries.append(made.entry)
-        self.lines.append(made.line)
-        self.sources[made.entry.content] = made.source
-        return True
-
-    def _add(self, name: str, inside: bytes, path: bytes, found: os.stat_result) -> None:
-        if stat.S_ISREG(found.st_mode):
-            self._add_file(name, inside, path, found)
-            return
-        place = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
-        match stat.S_IFMT(found.st_mode):
-            case stat.S_IFLNK:
-                self._add_link(place, inside, path)
-            case stat.S_IFDIR:
-                mode = stat.S_IMODE(found.st_mode) & 0o777
-                self._take(wire.Entry(place, wire.FOLDER, mode, 0, ""))
-            case kind:
-                word = _KINDS.get(kind, "special file")
-                self.problems.append(f"{shown(path)} is a {word}, which cannot be shipped")
-
-    def _take(self, entry: wire.Entry) -> str:
-        line = wire.line_of(entry)
-        self.entries.append(entry)
-        self.lines.append(line)
-        return line
-
-    def _add_file(self, name: str, inside: bytes, path: bytes, found: os.stat_result) -> None:
-        self._seen.add(path)
-        identity = identity_of(found)
-        if found.st_size > MAX_FILE_BYTES:
-            self.problems.append(
-                f"{shown(path)} has {found.st_size / 1e9:.1f} GB;"
-                f" a file of a package has {MAX_FILE_BYTES / 1e9:.1f} GB at most"
-            )
-            return
-        place = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"
-        file = _File(name, place, stat.S_IMODE(found.st_mode) & 0o777, path, identity)
-        digest = self._cache.known(path, identity)
-        if digest is None:
-            self._unread.append(file)
-        else:
-            self._take_file(file, digest, settled=True)
-
-    def _read_unread(self) -> None:
-        """Read what is not known; large files side by side: hashing holds no lock of Python's."""
-        small = [file for file in self._unread if file.size < _READ_ALONE_BYTES]
-        large = [file for file in self._unread if file.size >= _READ_ALONE_BYTES]
-        self._unread = []
-        self._take_read(zip(small, (read(file.path) for file in small), strict=True))
-        if large:
-            with ThreadPoolExecutor(_READERS) as pool:
-                digests = pool.map(read, (file.path for file in large))
-                self._take_read(zip(large, digests, strict=True))
-
-    def _take_read(self, files: Iterable[tuple["_File", str | OSError]]) -> None:
-        for file, digest in files:
-            if isinstance(digest, OSError):
-                self.problems.append(f"{shown(file.path)} cannot be read ({digest.strerror})")
-                continue
-            settled = self._cache.learn(file.path, file.identity, digest, self._now)
-            self._take_file(file, digest, settled=settled)
-
-    def _take_file(self, file: "_File", digest: str, *, settled: bool) -> None:
-        entry = wire.Entry(file.place, wire.FILE, file.mode, file.size, digest)
-        source = Source(path=file.path, identity=file.identity)
-        line = self._take(entry)
-        self.sources[digest] = source
-        if settled:
-            made = Made(name=file.name, source=source, entry=entry, line=line)
-            self._cache.made[file.path] = made
-
-    def _add_link(self, place: str, inside: bytes, path: bytes) -> None:
-        target = os.readlink(path)  # noqa: PTH115  a bytes path
-        here = os.path.dirname(inside)  # noqa: PTH120  a bytes path
-        landing = os.path.normpath(os.path.join(here, target))  # noqa: PTH118  a bytes path
-        if target.startswith(b"/") or landing == b".." or landing.startswith(b"../"):
-            self.problems.append(f"{shown(path)} is a link out of the package, to {shown(target)}")
-            return
-        text = target.decode("utf-8", "surrogateescape")
-        self._take(wire.Entry(place, wire.LINK, 0, len(target), text))
-
-    def refuse_if_needed(self, job: Job) -> None:
-        """DeployError with everything that was found wrong, at once."""
-        if not self.problems:
-            return
-        named = "; ".join(sorted(self.problems)[:_SHOWN])
-        more = len(self.problems) - _SHOWN
-        rest = f"; and {more} more" if more > 0 else ""
-        raise DeployError(
-            f"the package {job.package} cannot be shipped: {named}{rest}.",
-            remedy="Change them, or name them in .gitignore or under `exclude:`.",
-        )
-
-
-_KINDS: dict[int, str] = {
-    stat.S_IFSOCK: "socket",
-    stat.S_IFIFO: "FIFO",
-    stat.S_IFCHR: "device",
-    stat.S_IFBLK: "device",
-}
-
-
-def shown(path: bytes) -> str:
-    """A path for a sentence: control characters and broken bytes are escaped."""
-    text = path.decode("utf-8", "backslashreplace")
-    return text if text.isprintable() else repr(text)[1:-1]

@@ -17,6 +17,7 @@ _VERSION = 1
 _SETTLED_S = 0.1
 """A file changed more recently may change again within one tick of its time stamp."""
 
+_AT_ONCE_BYTES = 64 * 1024
 _UNSAVED_PART = 0.02
 _UNSAVED_BYTES = 16 * 1024 * 1024
 
@@ -28,11 +29,20 @@ def identity_of(stat: os.stat_result) -> Identity:
     return (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
-def read(path: bytes) -> str | OSError:
-    """SHA-256 of a file, hex, or why it cannot be read."""
+def read(path: bytes, size: int) -> str | OSError:
+    """SHA-256 of a file that had `size` bytes, hex, or why it cannot be read."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123  a bytes path
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if size < _AT_ONCE_BYTES:  # a third of the time that a file object takes
+                content = os.read(fd, size + 1)
+                if len(content) == size:
+                    return hashlib.sha256(content).hexdigest()
+                os.lseek(fd, 0, os.SEEK_SET)
+            with open(fd, "rb", closefd=False) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        finally:
+            os.close(fd)
     except OSError as exc:
         return exc
 

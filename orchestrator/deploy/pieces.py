@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterable, Iterator
 
 from orchestrator.core.errors import DeployError
-from orchestrator.deploy.bundle import Bundle, shown
+from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import Source, identity_of
+from orchestrator.deploy.walk import shown
 from orchestrator.probe import manifest as wire
 
 
@@ -39,17 +40,20 @@ def read_pieces(
 
 def _parts_of(source: Source, size: int) -> Iterator[bytes]:
     """A file's content; what it is was hashed before and is hashed again where it arrives."""
-    changed = DeployError(
-        f"{shown(source.path)} changed while it was being sent.", remedy="Deploy again."
-    )
+    left = source.identity[0]
     try:
-        with open(source.path, "rb") as file:  # noqa: PTH123  a bytes path
-            if identity_of(os.fstat(file.fileno())) != source.identity:
-                raise changed
-            while part := file.read(size):
+        fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while left and (part := os.read(fd, min(left, size))):
+                left -= len(part)
                 yield part
-            if identity_of(os.fstat(file.fileno())) != source.identity:
-                raise changed
+            if left or identity_of(os.fstat(fd)) != source.identity:
+                raise DeployError(
+                    f"{shown(source.path)} changed while it was being sent.",
+                    remedy="Deploy again.",
+                )
+        finally:
+            os.close(fd)
     except OSError as exc:
         raise DeployError(
             f"{shown(source.path)} cannot be read any more ({exc.strerror}).",

@@ -4,7 +4,8 @@ Owns how the manifest is told, whole or by what is different from the last one.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -85,14 +86,30 @@ class DeployPlan:
         }
 
 
-async def plan(caller: Caller, job: Job, bundle: Bundle, base: Bundle | None = None) -> DeployPlan:
+async def look_ahead(caller: Caller, job: Job) -> None:
+    """Have the target look what of its current release has changed, while it is not asked yet.
+
+    Never fails: the plan tells.
+    """
+    with contextlib.suppress(OrchError):
+        await caller.call("release_look", timeout_s=OFFER_WITHIN_S, workdir=job.workdir)
+
+
+async def plan(
+    caller: Caller,
+    job: Job,
+    bundle: Bundle,
+    base: Bundle | None = None,
+    described: Awaitable[Provenance] | None = None,
+) -> DeployPlan:
     """What deploying the bundle would do; asks the target and changes nothing there.
 
     `base`: what was deployed there last, as far as is known: then only the changes are told.
+    `described`: the answers of git, where it was asked before.
     """
     try:
         async with asyncio.TaskGroup() as group:
-            described = group.create_task(describe(bundle.folder))
+            asked_git = described or group.create_task(describe(bundle.folder))
             offered = group.create_task(_offer(caller, job, bundle, base))
     except ExceptionGroup as failures:
         raise first_of(failures) from failures
@@ -116,7 +133,7 @@ async def plan(caller: Caller, job: Job, bundle: Bundle, base: Bundle | None = N
         bytes_to_send=sum(sizes.values()),
         setup=answer["setup"],
         manifest=manifest,
-        provenance=described.result(),
+        provenance=await asked_git,
     )
 
 

@@ -28,6 +28,7 @@ OP_MODULES = {
     "activity": "activity",
     "dump": "activity",
     "preflight": "preflight",
+    "release_look": "release",
     "release_offer": "release",
     "release_blobs": "release",
     "release_commit": "release",

@@ -53,6 +53,7 @@ Ops of a call (args -> value)
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
     preflight {checks:{...}} -> {checks:[Check as mapping]}
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
+    release_look   {workdir} -> {}      looks what of `current` has changed, ahead of an offer
     release_offer  {workdir, digest, manifest, env, path_first} -> {missing:[sha256], current,
              exists, setup} | {unknown}   changes nothing; `manifest`: {whole} (packed), or what is
              different from a release there, {base, header, drop:[path], add:[line]}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import procfs
 from .errors import OpError
-from .listing import changed_since, held
+from .freshness import changed_since
+from .listing import held
 from .workdir import Workdir, told
 
 if TYPE_CHECKING:

@@ -1,22 +1,17 @@
-"""What a release here consists of, as it was when it was verified, and whether it still is that.
+"""What a release here consists of, as it was when it was verified.
 
 Owns the two files beside a release's package: `manifest`, the canonical text, and `files.bin`,
 time stamp and inode of each of its files in the text's order. The newest few are kept in memory,
 so that a deploy which changes one file of thousands reads and parses nothing.
-
-A file is trusted without being read while size, inode and time stamp are those noted when it was
-last verified; a program that wrote into its release is found by them.
-Stdlib only and Python 3.10: shipped inside the probe.
+Whether it still is that: freshness.py. Stdlib only and Python 3.10: shipped inside the probe.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import sys
 import threading
-import time
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +23,6 @@ if TYPE_CHECKING:
 MANIFEST = "manifest"
 INDEX = "files.bin"
 _KEPT = 4
-_LOOK_HOLDS_S = 5.0
-"""A commit follows its offer at once, and need not look again."""
 
 
 class Known(NamedTuple):
@@ -105,15 +98,8 @@ class _Remembered(NamedTuple):
     held: Held
 
 
-class _Look(NamedTuple):
-    at: float
-    of: Index
-    changed: frozenset[str]
-
-
 _memory: dict[bytes, _Remembered] = {}
 _offered: dict[tuple[str, str], Listing] = {}
-_looks: dict[bytes, _Look] = {}
 _guard = threading.Lock()
 
 
@@ -135,7 +121,7 @@ def understood(workdir: str, digest: str, told: dict[str, Any], base: Held | Non
     if wire.digest_of(listing.encode()) != digest:
         raise wire.ManifestError("the manifest is not the one that the digest names")
     with _guard:
-        _keep(_offered, (workdir, digest), listing, 2)
+        keep(_offered, (workdir, digest), listing, 2)
     return listing
 
 
@@ -211,68 +197,15 @@ def settle(release: str, listing: Listing, index: Index) -> None:
 
 def _remember(root: bytes, identity: tuple[int, int], what: Held) -> None:
     with _guard:
-        _keep(_memory, root, _Remembered(identity, what), _KEPT)
+        keep(_memory, root, _Remembered(identity, what), _KEPT)
 
 
-def _keep(memory: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+def keep(memory: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Remember a value as the newest; the oldest go above `most`."""
     memory.pop(key, None)
     memory[key] = value
     while len(memory) > most:
         del memory[next(iter(memory))]
-
-
-def changed_since(what: Held, at: bytes | None = None) -> frozenset[str]:
-    """Files of a release that are no longer what was verified; read only where a stamp differs.
-
-    `at`: the twin of the release that is looked at in its place.
-    """
-    began = time.monotonic()
-    changed = frozenset(_differing(what, what.root if at is None else at))
-    with _guard:
-        _keep(_looks, what.root, _Look(began, what.known, changed), _KEPT)
-    return changed
-
-
-def changed_since_offer(what: Held, at: bytes | None = None) -> frozenset[str]:
-    """As `changed_since`; the look of an offer that was made just now counts, once."""
-    with _guard:
-        look = _looks.pop(what.root, None)
-    if look is None or look.of is not what.known:
-        return changed_since(what, at)
-    recent = look.at > time.monotonic() - _LOOK_HOLDS_S
-    return look.changed if recent else changed_since(what, at)
-
-
-def _differing(what: Held, root: bytes) -> Iterator[str]:
-    prefix, lstat = root + b"/", os.lstat
-    for path, known in what.known.items():
-        there = prefix + path.encode("utf-8", "surrogateescape")
-        try:
-            now = lstat(there)
-        except OSError:
-            yield path
-            continue
-        if (
-            now.st_mtime_ns == known.mtime_ns
-            and now.st_ino == known.inode
-            and now.st_size == known.size
-            and now.st_mode & 0o7777 == known.mode
-        ):
-            continue
-        if now.st_mode & 0o7777 != known.mode or still(there, known) is None:
-            yield path
-
-
-def still(path: bytes, known: Known) -> os.stat_result | None:
-    """The stat of a file that still is what it was known as; read only where that has changed."""
-    try:
-        now = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(now.st_mode) or now.st_size != known.size:
-        return None
-    same = now.st_mtime_ns == known.mtime_ns and now.st_ino == known.inode
-    return now if same or sha256_of(path) == known.content else None
 
 
 def sha256_of(path: bytes) -> str:

@@ -35,6 +35,7 @@ _OUTSIDE = frozenset({"", ".", ".."})
 _MAX_RAW_BYTES = 64 * 1024 * 1024
 _LOOK_BYTES = 4096
 _RECORD = struct.Struct(">32sQI")
+_quoted = json.encoder.encode_basestring_ascii
 
 
 class ManifestError(ValueError):
@@ -77,8 +78,9 @@ class Manifest(NamedTuple):
 
 
 def line_of(entry: Entry) -> str:
-    """One entry as its line of the canonical text."""
-    return json.dumps(entry, separators=(",", ":"))
+    """One entry as its line of the canonical text: what json.dumps makes of it, in less time."""
+    path, kind, mode, size, content = entry
+    return f'[{_quoted(path)},"{kind}",{mode},{size},{_quoted(content)}]'
 
 
 def join(header: str, lines: Iterable[str]) -> bytes:

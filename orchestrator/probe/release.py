@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from . import history, intake, setup, spare
 from . import listing as listings
 from . import manifest as wire
-from .listing import Listing, changed_since, changed_since_offer, sha256_of
+from .freshness import changed_since_ahead, changed_since_offer, look_ahead
+from .listing import Listing, sha256_of
 from .stock import Stock
 from .tree import Builder
 from .workdir import RECORD, Workdir, claim, give_up, sync_folder, told
@@ -69,6 +70,18 @@ def _twin(workdir: Workdir, digest: str) -> str | None:
 
 
 @told
+def look(args: Args, _progress: Progress) -> Args:
+    """Look what of the current release has changed, for the offer that will follow."""
+    workdir = Workdir(args["workdir"])
+    current = workdir.current()
+    base = listings.held(workdir.release(current)) if current is not None else None
+    if current is not None and base is not None:
+        twin = spare.path_of(workdir, current)
+        look_ahead(base, os.fsencode(twin) if twin is not None else None)
+    return {}
+
+
+@told
 def offer(args: Args, _progress: Progress) -> Args:
     """What of a release is missing here; changes nothing.
 
@@ -82,7 +95,7 @@ def offer(args: Args, _progress: Progress) -> Args:
             raise
         return {"unknown": True}
     digest = args["digest"]
-    stock = _stock(workdir, digest, changed_since, _twin(workdir, digest))
+    stock = _stock(workdir, digest, changed_since_ahead, _twin(workdir, digest))
     blobs = os.path.join(os.fsencode(workdir.incoming(digest)), b"blobs")
     env = setup.digest_of(listing, setup.Surroundings.of(args))
     return {
@@ -250,6 +263,7 @@ def abandon(args: Args, _progress: Progress) -> Args:
 
 OPS = {
     "release_abandon": abandon,
+    "release_look": look,
     "release_offer": offer,
     "release_blobs": blobs,
     "release_commit": commit,

@@ -9,7 +9,8 @@ import os
 from typing import TYPE_CHECKING
 
 from . import listing as listings
-from .listing import Held, Known, Listing, inside, still
+from .freshness import still
+from .listing import Held, Known, Listing, inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,8 @@ from . import listing as listings
 from . import manifest as wire
 from . import spare
 from .errors import OpError
-from .listing import Index, Known, Listing, changed_since, inside, sha256_of
+from .freshness import changed_since
+from .listing import Index, Known, Listing, inside, sha256_of
 
 if TYPE_CHECKING:
     from .stock import Stock

@@ -1,6 +1,7 @@
 """What of a package is shipped, what is refused, and when its digest changes."""
 
 import dataclasses
+import json
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job, Setup
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.hashes import HashCache
+from orchestrator.probe import manifest as wire
 
 
 def bundle_of(job: Job, tmp_path: Path, **changes: object) -> Bundle:
@@ -180,3 +182,20 @@ def test_a_job_without_a_package_has_nothing_to_deploy(job: Job, tmp_path: Path)
     """It is said, with the key that is missing."""
     with pytest.raises(DeployError, match="no package to deploy"):
         bundle_of(job, tmp_path, package=None)
+
+
+def test_an_entry_s_line_is_what_json_makes_of_it() -> None:
+    """Names with quotes, control characters, letters of all kinds and broken bytes too."""
+    for name in ('a"b\\c', "line\nbreak\x1b", "gr\u00fc\u00dfe \U0001f600", "broken\udcff"):
+        entry = wire.Entry(f"trainer/{name}", wire.LINK, 0o644, 7, name)
+        assert wire.line_of(entry) == json.dumps(entry, separators=(",", ":"))
+
+
+def test_what_has_to_be_read_is_told_before_it_is_read(job: Job, package: Path) -> None:
+    """The bytes of all files at first, of none once they are known."""
+    told: list[int] = []
+    cache = HashCache(package.parent / "cache.json")
+    later = time.time() + 10
+    bundle = collect(job, cache=cache, now=later, on_unread=told.append)
+    collect(job, cache=cache, now=later, on_unread=told.append)
+    assert told == [bundle.bytes, 0]

@@ -161,6 +161,21 @@ async def test_a_file_that_a_program_wrote_into_is_not_trusted(
     assert tree_of(second.path) == tree_of(package)
 
 
+async def test_a_look_ahead_counts_for_one_offer_alone(
+    caller: NearCaller, job: Job, package: Path
+) -> None:
+    """A plan that follows another one sees what a program wrote in between."""
+    first, _ = await deployed(caller, job)
+    (package / "other.py").write_text("x = 1\n")
+    await plans.look_ahead(caller, job)
+    assert (await plans.plan(caller, job, bundled(job))).paths == ("trainer/other.py",)
+    with open(Path(first.path, "model.py"), "a") as file:
+        file.write("BROKEN\n")
+    second, plan = await deployed(caller, job)
+    assert "trainer/model.py" in plan.paths
+    assert tree_of(second.path) == tree_of(package)
+
+
 async def test_a_release_that_was_changed_is_repaired_by_its_deploy(
     caller: NearCaller, job: Job, package: Path
 ) -> None:

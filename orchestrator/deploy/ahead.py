@@ -1,0 +1,67 @@
+"""Connections for large deploys, opened while it is still found out what has to be sent.
+
+Owns how long they live: whatever was begun here ends here, used or not.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from orchestrator.deploy.plan import Caller
+
+
+class Link(Protocol):
+    """What can open a connection for many bytes."""
+
+    def bulk(self) -> AbstractAsyncContextManager[Caller]:
+        """A connection of its own, closed behind it."""
+        ...
+
+
+class Ahead:
+    """An async context manager; the connections that it opened are closed as it is left."""
+
+    def __init__(self) -> None:
+        self._opening: dict[Link, asyncio.Future[Caller]] = {}
+        self._holding: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Ahead":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._holding:
+            task.cancel()
+        await asyncio.gather(*self._holding, return_exceptions=True)
+
+    def open(self, link: Link) -> None:
+        """Begin to open a connection; returns at once, and fails never: `bulk` tells."""
+        if link not in self._opening:
+            opened = self._opening[link] = asyncio.get_running_loop().create_future()
+            self._holding.append(asyncio.create_task(_hold(link, opened), name="deploy ahead"))
+
+    @asynccontextmanager
+    async def bulk(self, link: Link) -> AsyncIterator[Caller]:
+        """The connection that was opened ahead, or one that is opened now.
+
+        TargetError where it cannot be had.
+        """
+        opened = self._opening.get(link)
+        if opened is not None:
+            yield await opened
+            return
+        async with link.bulk() as caller:
+            yield caller
+
+
+async def _hold(link: Link, opened: asyncio.Future[Caller]) -> None:
+    try:
+        async with link.bulk() as caller:
+            opened.set_result(caller)
+            await asyncio.Event().wait()  # until it is cancelled
+    except Exception as exc:  # noqa: BLE001  raised to whoever asks for the connection
+        if not opened.done():
+            opened.set_exception(exc)
+            opened.exception()  # asyncio complains of one that nobody looked at
+    finally:
+        opened.cancel()

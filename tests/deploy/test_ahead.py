@@ -1,0 +1,76 @@
+"""Connections that a deploy opens before it knows whether it needs them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from orchestrator.core.errors import Unreachable
+from orchestrator.deploy.ahead import Ahead
+
+from .caller import NearCaller
+
+
+class CountingLink:
+    """A link that counts the connections it opened and those that are open."""
+
+    def __init__(self, *, reachable: bool = True) -> None:
+        self.opened = self.living = 0
+        self._reachable = reachable
+
+    @asynccontextmanager
+    async def bulk(self) -> AsyncIterator[NearCaller]:
+        """A connection; Unreachable where none can be had."""
+        await asyncio.sleep(0)
+        if not self._reachable:
+            raise Unreachable("nobody is there.", target="ct200")
+        self.opened += 1
+        self.living += 1
+        try:
+            yield NearCaller()
+        finally:
+            self.living -= 1
+
+
+async def test_what_was_opened_ahead_is_used_and_no_second_connection_is_made() -> None:
+    """However often it is begun, there is one connection, and the deploy gets that one."""
+    link = CountingLink()
+    async with Ahead() as ahead:
+        ahead.open(link)
+        ahead.open(link)
+        async with ahead.bulk(link):
+            assert (link.opened, link.living) == (1, 1)
+    assert (link.opened, link.living) == (1, 0)
+
+
+async def test_a_connection_that_nobody_began_is_opened_when_it_is_needed() -> None:
+    """A deploy whose size was not foreseen still has a connection of its own."""
+    link = CountingLink()
+    async with Ahead() as ahead:
+        async with ahead.bulk(link):
+            assert link.living == 1
+        assert link.living == 0
+
+
+async def test_a_connection_that_was_not_needed_is_closed() -> None:
+    """Leaving closes it, also while it still is being opened."""
+    link, other = CountingLink(), CountingLink()
+    async with Ahead() as ahead:
+        ahead.open(link)
+        async with asyncio.timeout(10):
+            while not link.living:
+                await asyncio.sleep(0)
+        ahead.open(other)
+    assert (link.living, other.living) == (0, 0)
+
+
+async def test_why_a_connection_could_not_be_opened_is_told_to_the_deploy_that_needs_it() -> None:
+    """Not before: a deploy that turns out to be small never hears of it."""
+    link = CountingLink(reachable=False)
+    async with Ahead() as ahead:
+        ahead.open(link)
+        await asyncio.sleep(0.01)
+        with pytest.raises(Unreachable, match="nobody is there"):
+            async with ahead.bulk(link):
+                pass
