@@ -10,8 +10,9 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 
+from orchestrator.core.detect.prefilter import Suspects
 from orchestrator.core.detect.sighting import Spoken
-from orchestrator.core.parse.stack_lines import going_on
+from orchestrator.core.parse.stack_lines import GOING_ON
 
 NEW_LIFE_LINES = 3
 """Lines of progress that only workers started anew can have printed."""
@@ -77,21 +78,32 @@ _BAR = re.compile(r"\b\d?\d%\|")
 """A progress bar that is not full."""
 
 
-def sign_of(text: str) -> Sign:
-    """What the line is a sign of; OTHER where it says nothing of the kind."""
-    text = text[:500]
-    if _NOISE.search(text):
-        return Sign.NOISE
-    for pattern, sign in (
-        (_RESTART, Sign.RESTART),
-        (_HANDLED, Sign.HANDLED),
-        (_DONE, Sign.DONE),
-    ):
-        if pattern.search(text):
-            return sign
-    if going_on(text):
-        return Sign.PROGRESS
-    return Sign.FAILED if _FAILED.search(text) else Sign.OTHER
+_SIGNS = (
+    (_NOISE, Sign.NOISE),
+    (_RESTART, Sign.RESTART),
+    (_HANDLED, Sign.HANDLED),
+    (_DONE, Sign.DONE),
+    (GOING_ON, Sign.PROGRESS),
+    (_FAILED, Sign.FAILED),
+)
+"""The first that matches is meant."""
+
+
+def signs_of(texts: Iterable[str]) -> list[Sign]:
+    """What each line is a sign of; OTHER where it says nothing of the kind."""
+    suspects = Suspects([(_for_scanner(pattern),) for pattern, _ in _SIGNS])
+    return [_sign_of(text[:500], suspects) for text in texts]
+
+
+def _sign_of(text: str, suspects: Suspects) -> Sign:
+    # The scanner's letters are those of ASCII.
+    some = suspects.of(text) if text.isascii() else range(len(_SIGNS))
+    return next((_SIGNS[i][1] for i in some if _SIGNS[i][0].search(text)), Sign.OTHER)
+
+
+def _for_scanner(pattern: re.Pattern[str]) -> str:
+    flags = "(?i)" if pattern.flags & re.IGNORECASE else ""
+    return f"{flags}(?:{pattern.pattern})"
 
 
 def is_handled(text: str) -> bool:
@@ -114,7 +126,8 @@ class Life:
 
     def __init__(self, said: Iterable[Spoken], fallen: Iterable[int] = ()) -> None:
         """`fallen` are lines by which a launcher told that it ended all of its workers."""
-        self.signs = [(item, sign_of(item.text)) for item in said]
+        lines = list(said)
+        self.signs = list(zip(lines, signs_of(item.text for item in lines), strict=True))
         self._fallen = sorted(fallen)
         self._numbers = [item.number for item, _ in self.signs]
         self._of: dict[Sign, list[int]] = {sign: [] for sign in Sign}

@@ -38,10 +38,6 @@ class Engine:
     def __init__(self, rules: Sequence[Signature] = (), app_roots: Sequence[str] = ()) -> None:
         signatures = (*rules, *load())
         self._classifier = Classifier(signatures, app_roots)
-        self._walk = Walk(
-            self._classifier,
-            Prefilter(tuple(p for item in signatures for p in (*item.lines, *item.rests))),
-        )
         self._pace = Pace(
             Rarities(
                 tuple(
@@ -52,6 +48,11 @@ class Engine:
                     if not _SLOW.search(pattern)
                 )
             )
+        )
+        self._walk = Walk(
+            self._classifier,
+            Prefilter(tuple(p for item in signatures for p in (*item.lines, *item.rests))),
+            self._pace,
         )
         self._rest = b""
         """An unfinished line."""
@@ -83,8 +84,9 @@ class Engine:
             stop = min(start + SLAB_BYTES, cut)
             if stop < cut:
                 stop = data.rfind(b"\n", start, stop) + 1 or stop
-            found += self._stretch(data[start:stop])
-            start = stop
+            fresh, passed = self._walk.stretch(data[start:stop])
+            found += fresh
+            start += passed
             if self._pace.thrifty():
                 self._rest = b""
                 return found + self._hold(data[start:])
@@ -115,7 +117,7 @@ class Engine:
         self._unhold(LAST_BYTES)
         if self._rest:
             data, self._rest = self._rest, b""
-            self._stretch(data)
+            self._walk.stretch(data, whole=True)
         self._walk.finish()
         case = Case(
             sightings=self._walk.notes.sightings,
@@ -136,14 +138,18 @@ class Engine:
         self._rest = b""
         if self._num_held < HELD_BYTES + LAST_BYTES:
             return []
-        data = b"".join(self._held)
-        cut = data.rfind(b"\n", 0, len(data) - LAST_BYTES) + 1 or len(data) - LAST_BYTES
-        self._held, self._num_held = [data[cut:]], len(data) - cut
-        found = self._sample(data, cut, LAST_OF_HELD_BYTES)
+        data, begin = b"".join(self._held), 0
+        found: list[Finding] = []
+        while self._pace.thrifty() and len(data) - begin >= HELD_BYTES + LAST_BYTES:
+            stop = begin + HELD_BYTES
+            end = data.rfind(b"\n", begin, stop) + 1 or stop
+            found += self._sample(data, begin, end, LAST_OF_HELD_BYTES)
+            begin = end
+        self._held, self._num_held = [data[begin:]], len(data) - begin
         if self._pace.thrifty():
             return found
-        rest, self._held, self._num_held = data[cut:], [], 0
-        return found + self._feed(rest)
+        self._held, self._num_held = [], 0
+        return found + self._feed(data[begin:])
 
     def _unhold(self, last_bytes: int) -> list[Finding]:
         """Reads parts of what was kept, its end among them, up to its last line's beginning."""
@@ -152,27 +158,17 @@ class Engine:
         data = b"".join(self._held)
         cut = data.rfind(b"\n") + 1
         self._held, self._num_held, self._rest = [], 0, data[cut:]
-        return self._sample(data, cut, last_bytes)
+        return self._sample(data, 0, cut, last_bytes)
 
-    def _sample(self, data: bytes, end: int, last_bytes: int) -> list[Finding]:
-        """Reads parts of the whole lines before `end`."""
+    def _sample(self, data: bytes, begin: int, end: int, last_bytes: int) -> list[Finding]:
+        """Reads parts of these whole lines."""
         found: list[Finding] = []
-        position = 0
-        for start, stop in self._pace.parts(data, end, last_bytes):
-            found += self._skip(data, position, start) + self._stretch(data[start:stop])
+        position = begin
+        for start, stop in self._pace.parts(data, begin, end, last_bytes):
+            found += self._walk.skip(data, position, start)
+            found += self._walk.stretch(data[start:stop], whole=True)[0]
             position = stop
-        return found + self._skip(data, position, end)
-
-    def _skip(self, data: bytes, start: int, stop: int) -> list[Finding]:
-        found = self._walk.skip(data, start, stop)
-        self._pace.spend(read=0, passed=max(0, stop - start))
-        return found
-
-    def _stretch(self, data: bytes) -> list[Finding]:
-        before = self._walk.num_read
-        found = self._walk.stretch(data)
-        self._pace.spend(read=self._walk.num_read - before, passed=len(data))
-        return found
+        return found + self._walk.skip(data, position, end)
 
 
 def diagnose(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from orchestrator.core.detect.prefilter import Rarities
 
-READ_LINES = 6000
+READ_LINES = 4000
 """Read of any log, whatever the rest of it is like."""
-LINE_BYTES = 1 << 15
+LINE_BYTES = 1 << 16
 """Of what passes, one line may be read beyond that for each so many bytes."""
 ENOUGH_LINES = 1000
 """What must have come together again before all is read for a while."""
@@ -23,7 +23,8 @@ class Pace:
 
     def __init__(self, rarities: Rarities) -> None:
         self._rarities = rarities
-        self._left = float(READ_LINES)
+        self._left = READ_LINES * LINE_BYTES
+        """In bytes that have to pass for what may be read."""
         self._spent = False
 
     def thrifty(self) -> bool:
@@ -32,15 +33,17 @@ class Pace:
 
     def spend(self, *, read: int, passed: int) -> None:
         """Counts lines read and bytes that passed, those of the lines among them."""
-        left = self._left + passed / LINE_BYTES - read
-        self._left = min(float(READ_LINES), max(-float(READ_LINES), left))
-        self._spent = self._left < (ENOUGH_LINES if self._spent else 0)
+        left = self._left + passed - read * LINE_BYTES
+        self._left = min(READ_LINES * LINE_BYTES, left)
+        self._spent = left < (ENOUGH_LINES * LINE_BYTES if self._spent else 0)
 
-    def parts(self, text: bytes, end: int, last_bytes: int) -> Iterator[tuple[int, int]]:
-        """Where to read before `end`: whole lines at the beginning, around what is rare, at the end."""
-        first = text.find(b"\n", FIRST_BYTES, end) + 1 or end
+    def parts(
+        self, text: bytes, begin: int, end: int, last_bytes: int
+    ) -> Iterator[tuple[int, int]]:
+        """Where to read of whole lines: at the beginning, around what is rare, at the end."""
+        first = text.find(b"\n", begin + FIRST_BYTES, end) + 1 or end
         last = max(first, text.rfind(b"\n", first, max(first, end - last_bytes)) + 1)
-        yield 0, first
+        yield begin, first
         read = first
         for found in self._rarities.ends(memoryview(text)[first:last]):
             above = max(first, first + found - AROUND_BYTES)

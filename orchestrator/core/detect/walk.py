@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.notes import Notes
+from orchestrator.core.detect.pace import Pace
 from orchestrator.core.detect.prefilter import Prefilter
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.unfold import unfold
@@ -29,9 +30,10 @@ MAX_SAID_CHARS = 2000
 class Walk:
     """One log from its first byte to where it is now."""
 
-    def __init__(self, classifier: Classifier, prefilter: Prefilter) -> None:
+    def __init__(self, classifier: Classifier, prefilter: Prefilter, pace: Pace) -> None:
         self._classifier = classifier
         self._prefilter = prefilter
+        self._pace = pace
         self._weaver = Weaver()
         self._unwrapper = Unwrapper()
         self._offset = 0
@@ -40,16 +42,18 @@ class Walk:
         self._watch = FIRST_LINES
         self._tail = b""
         self.notes = Notes()
-        self.num_read = 0
-        """Lines that were read so far."""
 
     def pass_over(self, chunk: bytes) -> None:
         """Counts bytes and lines of a log's beginning that is not to be read."""
         self._number += chunk.count(b"\n")
         self._offset += len(chunk)
 
-    def stretch(self, data: bytes) -> list[Finding]:
-        """Reads the lines that a pattern names, and those that follow while something is open."""
+    def stretch(self, data: bytes, *, whole: bool = False) -> tuple[list[Finding], int]:
+        """Reads the lines that a pattern names, and those that follow while something is open.
+
+        Returns the findings, and how many bytes were passed: all of a `whole` one; else the last
+        line is the one with which the budget was spent.
+        """
         found: list[Finding] = []
         ends = sorted(set(self._prefilter.ends(data)))
         position, counted, hit = 0, 0, 0
@@ -58,21 +62,26 @@ class Walk:
                 while hit < len(ends) and ends[hit] <= position:
                     hit += 1
                 if hit == len(ends):
+                    position = len(data)
                     break
                 position = max(position, data.rfind(b"\n", 0, max(ends[hit] - 1, 0)) + 1)
                 self._number += data.count(b"\n", counted, position)
+                self._pace.spend(read=0, passed=position - counted)
                 counted = position
                 self._recall(data, position)
                 self._watch = 1
             stop = data.find(b"\n", position) + 1 or len(data)
             found += self._line(data[position:stop], self._offset + position, self._number)
             self._number += 1
-            self.num_read += 1
+            self._pace.spend(read=1, passed=stop - counted)
             position = counted = stop
-        self._number += data.count(b"\n", counted)
-        self._offset += len(data)
-        self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
-        return found
+            if not whole and self._pace.thrifty():
+                break
+        self._number += data.count(b"\n", counted, position)
+        self._pace.spend(read=0, passed=position - counted)
+        self._offset += position
+        self._tail = (self._tail + data[max(0, position - TAIL_BYTES) : position])[-TAIL_BYTES:]
+        return found, position
 
     def skip(self, data: bytes, start: int, stop: int) -> list[Finding]:
         """Passes over whole lines unread."""
@@ -81,6 +90,7 @@ class Walk:
         found = self.finish()
         self._number += data.count(b"\n", start, stop)
         self._offset += stop - start
+        self._pace.spend(read=0, passed=stop - start)
         self._tail = data[max(start, stop - TAIL_BYTES) : stop]
         return found
 
@@ -95,8 +105,8 @@ class Walk:
             return []
         twin = copy.copy(self)
         twin._weaver, twin._unwrapper = copy.deepcopy((self._weaver, self._unwrapper))
-        twin.notes = Notes()
-        found = twin.stretch(rest) + twin._flush()
+        twin.notes, twin._pace = Notes(), copy.copy(self._pace)
+        found = twin.stretch(rest, whole=True)[0] + twin._flush()
         return found + [twin._note(reading) for reading in twin._weaver.settle()]
 
     def _flush(self) -> list[Finding]:
@@ -132,6 +142,8 @@ class Walk:
 
     def _read(self, line: Line) -> list[Finding]:
         """Takes one whole line, which may hold a stack with escaped line ends."""
+        if "\\n" not in line.text:
+            return self._take(line)
         texts = unfold(line.text)
         if len(texts) == 1 and texts[0] is line.text:
             return self._take(line)

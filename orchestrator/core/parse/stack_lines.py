@@ -86,7 +86,7 @@ FAULT_NOTE = re.compile(
     r"|  \.\.\.|Segmentation fault$|Aborted$|Bus error$|Floating-point|Illegal instruction$"
     r"|Current thread's C stack|  Garbage-collecting|  <truncated|<Cannot show)"
 )
-_GOING_ON = re.compile(
+GOING_ON = re.compile(
     r"(?:\b(?:step|iter|iteration|epoch|loss|batch|lr|it/s|s/it|tok(?:en)?s?/s(?:ec)?|samples/s|eta|acc)\b.{0,40}\d"
     r"|\d+%\|)",
     re.IGNORECASE,
@@ -137,7 +137,7 @@ def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
 
 def going_on(text: str) -> bool:
     """Whether the line reads as a training job's own: a step, a loss, a progress bar."""
-    return bool(_GOING_ON.search(text[:400]))
+    return bool(GOING_ON.search(text[:400]))
 
 
 def looks_like_path(text: str) -> bool:

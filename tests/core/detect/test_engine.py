@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.core.detect.engine import Engine, diagnose
 from orchestrator.core.detect.signatures import parse_rule
-from orchestrator.core.findings import Outcome, Role, Verdict, verdict_json
+from orchestrator.core.findings import Finding, Outcome, Role, Verdict, verdict_json
 from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import read_kernel_line
 
@@ -203,6 +203,23 @@ def test_flood_is_read_in_parts_whatever_its_pieces_and_its_end_always(size: int
     assert told[-1].signature == "import_error"
     engine.feed(CRASH * 4000 + last)
     assert "import_error" in {item.signature for item in engine.close().findings}
+
+
+def test_flood_is_read_the_same_in_whatever_pieces_it_comes() -> None:
+    """What is told of a log of which parts are read, and its verdict, hang on no chunk's size."""
+    rare = CRASH.replace(b"KeyError: 'labels'", b"ImportError: cannot import name 'x'")
+    log = THREAD * 70_000 + rare + b"step 2 loss 1.0\n" * 30_000 + CRASH * 100_000 + rare
+
+    def read(size: int) -> tuple[list[Finding], Verdict]:
+        engine = Engine()
+        told = [
+            finding
+            for start in range(0, len(log), size)
+            for finding in engine.feed(log[start : start + size])
+        ]
+        return told, engine.close()
+
+    assert read(4 << 20) == read(50_000) == read(len(log))
 
 
 def test_numbers_of_lines_count_what_was_not_read() -> None:
