@@ -76,7 +76,7 @@ def test_deployed_crashed_and_alerted_in_a_real_podman_container(
 def test_a_podman_container_that_stops_takes_its_run_along(
     make_orch: MakeOrch, container: str
 ) -> None:
-    """`orch exec` answers from inside; once the container is restarted, its run is known as lost."""
+    """`orch exec` answers from inside; after a restart of the container its run is lost."""
     orch = make_orch(inventory(container, "python3 -m played steps --count 0"))
     orch("deploy", timeout_s=120)
     run = orch.json("run", "--detach")["run"]
