@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.core.errors import Check
 from orchestrator.daemon.doctor_targets import ssh_checks, target_checks
+from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.machine_checks import machine_checks
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.rebuilding import KEY as REBUILDING
@@ -16,6 +17,7 @@ FREE_BYTES = 1024**3
 
 async def doctor(parts: Parts) -> dict[str, Any]:
     """GET /v1/doctor."""
+    await parts.environment.learn(wanted_names(parts.inventory))
     checks = [
         _inventory(parts),
         _disk(parts),

@@ -12,7 +12,7 @@ from orchestrator.clock import Clock
 from orchestrator.core.decide.quiet import reminders
 from orchestrator.core.errors import NoSuchRun, StoreError
 from orchestrator.daemon.crew import Crew
-from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.forgetting import forget_old
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.sinks.heartbeat import Heartbeat
@@ -60,6 +60,7 @@ class Duties:
         digest = self.file.current().digest
         while True:
             inventory = self.file.current()
+            await self.environment.learn(wanted_names(inventory))
             self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
             if inventory.digest != digest:
                 digest = inventory.digest

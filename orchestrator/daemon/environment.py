@@ -3,14 +3,18 @@
 They come from the daemon's own environment, from clients that start it or use it, and from
 `$XDG_CONFIG_HOME/orch/env` (NAME=value lines, mode 0600), read at start and when it changes. Where
 a name has no value, `NAME_FILE` may name a file that holds it and `NAME_COMMAND` a command that
-prints it, in either of the two places.
+prints it, in either of the two places. Looking up waits for nothing: commands are run by `learn`.
 """
 
+import asyncio
+import asyncio.subprocess
+import contextlib
 import logging
+import os
 import re
+import signal
 import stat
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from orchestrator.core.model import Inventory
@@ -30,7 +34,7 @@ def wanted_names(inventory: Inventory) -> list[str]:
 
 
 COMMAND_WITHIN_S = 5.0
-"""The daemon waits meanwhile: a command that asks a person something has no value."""
+"""A command that asks a person something has no value."""
 
 KEPT_S = 600.0
 TRIED_AGAIN_AFTER_S = 30.0
@@ -44,6 +48,7 @@ class Environment:
         self._monotonic = monotonic
         self._printed: dict[str, tuple[float, str | None]] = {}
         """By command: until when its output counts, and that."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
         self._sent: dict[str, str] = {}
         self._file = file
         self._stamp: tuple[int, int] | None = None
@@ -62,7 +67,7 @@ class Environment:
         if not found and (path := self._said(f"{name}_FILE")):
             found = _content(path)
         if not found and (command := self._said(f"{name}_COMMAND")):
-            found = self._output(command)
+            found = self._printed.get(command, (0.0, None))[1]
         if found and "\0" in found:
             logger.warning("environment.value_refused", extra={"variable": name, "why": "a NUL"})
             return None  # no variable of a program can hold it
@@ -71,13 +76,34 @@ class Environment:
     def _said(self, name: str) -> str | None:
         return self._in_file.get(name) or self._own.get(name)
 
-    def _output(self, command: str) -> str | None:
-        until, value = self._printed.get(command, (0.0, None))
-        if self._monotonic() >= until:
-            value = _printed_by(command)
+    async def learn(self, names: Iterable[str]) -> None:
+        """Run the commands that these names need, side by side, unless their output counts still.
+
+        What was printed last counts on while a command is asked again, and where it then fails.
+        """
+        due = {command for name in names if (command := self._command(name))}
+        now = self._monotonic()
+        for command in due:
+            if command not in self._asked and now >= self._printed.get(command, (now, None))[0]:
+                self._asked[command] = asyncio.create_task(self._ask(command), name="a value")
+        if asked := [self._asked[command] for command in due if command in self._asked]:
+            await asyncio.wait(asked)
+
+    def _command(self, name: str) -> str | None:
+        """The command that a name's value comes from; None where it has another, or none."""
+        self._read_file()
+        if self._sent.get(name) or self._said(name) or self._said(f"{name}_FILE"):
+            return None
+        return self._said(f"{name}_COMMAND")
+
+    async def _ask(self, command: str) -> None:
+        try:
+            value = await _printed_by(command)
             kept_s = TRIED_AGAIN_AFTER_S if value is None else KEPT_S
-            self._printed[command] = (self._monotonic() + kept_s, value)
-        return value
+            known = self._printed.get(command, (0.0, None))[1]
+            self._printed[command] = (self._monotonic() + kept_s, value or known)
+        finally:
+            del self._asked[command]
 
     def missing(self, wanted: list[str]) -> list[str]:
         """The wanted names without a value."""
@@ -116,21 +142,38 @@ def _content(path: str) -> str | None:
         return None
 
 
-def _printed_by(command: str) -> str | None:
+async def _printed_by(command: str) -> str | None:
     """The first line that a command prints; its words are no secret, what it prints is."""
+    why = "it could not be run"
     try:
-        done = subprocess.run(
-            ["/bin/sh", "-c", command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_WITHIN_S,
-            check=True,
+        asked = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", command),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        why = type(error).__name__
-        logger.warning("environment.command_failed", extra={"command": command, "why": why})
-        return None
-    return done.stdout.decode("utf-8", "replace").strip().partition("\n")[0] or None
+        try:
+            async with asyncio.timeout(COMMAND_WITHIN_S):
+                printed, _ = await asked.communicate()
+        finally:
+            _end(asked)
+        if asked.returncode == 0:
+            return printed.decode("utf-8", "replace").strip().partition("\n")[0] or None
+        why = f"exit code {asked.returncode}"
+    except TimeoutError:
+        why = f"nothing within {COMMAND_WITHIN_S:g} s"
+    except OSError as error:
+        why = error.strerror or why
+    logger.warning("environment.command_failed", extra={"command": command, "why": why})
+    return None
+
+
+def _end(asked: asyncio.subprocess.Process) -> None:
+    """What asks a person for a passphrase would do so for ever, its children as well."""
+    with contextlib.suppress(ProcessLookupError):
+        if asked.returncode is None:
+            os.killpg(asked.pid, signal.SIGKILL)
 
 
 def _parse(text: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.daemon import nodes, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
+from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.deploy.ahead import Ahead
@@ -68,7 +69,7 @@ class RunRequest:
 async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None]:
     """The stream of `orch run`; its last message is `stored`."""
     job = shipping.find_job(parts.file.checked(), request.job)
-    _require_secrets(parts, job)
+    await _require_secrets(parts, job)
     async for message in _warnings(parts):
         yield message
     with shipping.only_one(parts, job.name):
@@ -175,7 +176,8 @@ async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:
     return {"kind": "stopped", **ending, "run": await parts.crew.display.view(run.id)}
 
 
-def _require_secrets(parts: Parts, job: Job) -> None:
+async def _require_secrets(parts: Parts, job: Job) -> None:
+    await parts.environment.learn((*job.secrets, *wanted_names(parts.inventory)))
     missing = parts.environment.missing(list(job.secrets))
     if missing:
         names = ", ".join(missing)

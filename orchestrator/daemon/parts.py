@@ -91,6 +91,7 @@ class Parts:
         """Build everything; at the end take it down again, leaving the runs alone."""
         async with AsyncExitStack() as stack:
             environment = Environment(os.environ, _env_file(), clock.monotonic)
+            await environment.learn((STORE_URL, *wanted_names(file.current())))
             store = await Store.open(location.state_folder, clock, environment.lookup(STORE_URL))
             stack.push_async_callback(store.close)
             leasing = _leasing(store, clock, file, location)

@@ -1,5 +1,6 @@
 """Where the values of secrets and addresses come from."""
 
+import asyncio
 import logging
 import time
 from pathlib import Path
@@ -17,12 +18,15 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_value_of_its_own_comes_before_a_file_and_a_command(file: Path, tmp_path: Path) -> None:
+async def test_a_value_of_its_own_comes_before_a_file_and_a_command(
+    file: Path, tmp_path: Path
+) -> None:
     """What a client sent, what the file says, then NAME_FILE, then NAME_COMMAND."""
     held = tmp_path / "held"
     held.write_text("from-a-file\n")
     own = {"T_COMMAND": "echo from-a-command; echo more"}
     environment = Environment(own, file, time.monotonic)
+    await environment.learn(["T"])
     assert environment.lookup("T") == "from-a-command"
     file.write_text(f"T_FILE={held}\n")
     assert environment.lookup("T") == "from-a-file"
@@ -33,7 +37,7 @@ def test_a_value_of_its_own_comes_before_a_file_and_a_command(file: Path, tmp_pa
     assert environment.missing(["T", "OTHER"]) == ["OTHER"]
 
 
-def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
+async def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is noted without what the command printed; an empty output is none."""
@@ -42,11 +46,13 @@ def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
         "B_COMMAND": "printf %s%s half -of; exit 3",
         "C_COMMAND": "true",
     }
+    environment = Environment(own, file, time.monotonic)
     with caplog.at_level(logging.WARNING):
-        assert Environment(own, file, time.monotonic).missing(["A", "B", "C"]) == ["A", "B", "C"]
+        await environment.learn(["A", "B", "C"])
+        assert environment.missing(["A", "B", "C"]) == ["A", "B", "C"]
     assert [record.message for record in caplog.records] == [
-        "environment.value_file_unread",
         "environment.command_failed",
+        "environment.value_file_unread",
     ]
     assert not any("half-of" in str(vars(record)) for record in caplog.records)
 
@@ -54,9 +60,13 @@ def test_a_file_or_command_that_gives_nothing_is_a_missing_value(
 @pytest.mark.parametrize(
     "own", [{"T_FILE": "~no-such-user/x"}, {"T_FILE": "a\0b"}, {"T_COMMAND": r"printf 'a\0b'"}]
 )
-def test_a_value_that_cannot_be_had_is_a_missing_value(file: Path, own: dict[str, str]) -> None:
+async def test_a_value_that_cannot_be_had_is_a_missing_value(
+    file: Path, own: dict[str, str]
+) -> None:
     """Nobody's home, no name of a file, and what no program's environment can hold."""
-    assert Environment(own, file, time.monotonic).lookup("T") is None
+    environment = Environment(own, file, time.monotonic)
+    await environment.learn(["T"])
+    assert environment.lookup("T") is None
 
 
 def test_a_folder_in_the_files_place_leaves_the_own_values(file: Path) -> None:
@@ -66,20 +76,59 @@ def test_a_folder_in_the_files_place_leaves_the_own_values(file: Path) -> None:
     assert Environment({"T": "own"}, file, time.monotonic).lookup("T") == "own"
 
 
-def test_a_command_is_not_asked_each_time(file: Path, tmp_path: Path) -> None:
+async def test_a_command_is_not_asked_each_time(file: Path, tmp_path: Path) -> None:
     """What it printed counts for ten minutes, that it failed for half a minute."""
     now = [1000.0]
     asked = tmp_path / "asked"
     own = {"T_COMMAND": f"echo x >> {asked}; test -e {asked}.ok && echo value"}
     environment = Environment(own, file, lambda: now[0])
-    assert environment.lookup("T") is None
+
+    async def learned() -> str | None:
+        await asyncio.gather(environment.learn(["T"]), environment.learn(["T"]))
+        return environment.lookup("T")
+
+    assert await learned() is None
     (tmp_path / "asked.ok").touch()
-    assert environment.lookup("T") is None
+    assert await learned() is None
     now[0] += 31
-    assert environment.lookup("T") == "value"
+    assert await learned() == "value"
     now[0] += 500
-    assert environment.lookup("T") == "value"
+    assert await learned() == "value"
     assert asked.read_text() == "x\nx\n"
     now[0] += 101
-    assert environment.lookup("T") == "value"
+    (tmp_path / "asked.ok").unlink()
+    assert await learned() == "value", "what was good counts on where the command fails"
     assert asked.read_text() == "x\nx\nx\n"
+
+
+async def test_a_command_that_takes_long_holds_nothing_up_and_is_ended(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other work goes on meanwhile; after its time the command is ended with all its children."""
+    monkeypatch.setattr("orchestrator.daemon.environment.COMMAND_WITHIN_S", 1.0)
+    child = tmp_path / "child"
+    own = {
+        "SLOW_COMMAND": f"sleep 1000 & echo $! > {child}; wait",
+        "QUICK_COMMAND": "echo quick",
+    }
+    environment = Environment(own, file, time.monotonic)
+    learning = asyncio.create_task(environment.learn(["SLOW", "QUICK"]))
+    turns = 0
+    while environment.lookup("QUICK") is None or not child.exists():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert not learning.done()
+    assert turns > 0
+    async with asyncio.timeout(30):
+        await learning
+        while await asyncio.to_thread(lives, int(child.read_text())):
+            await asyncio.sleep(0.01)
+    assert environment.lookup("SLOW") is None
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
