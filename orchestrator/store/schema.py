@@ -13,9 +13,11 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, Operational
 from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
+from orchestrator.store.dialects import keep_text_storable
+from orchestrator.store.tables import metadata
 
 HEAD = "0005"
-"""The newest revision; Alembic is only loaded where a database has another."""
+"""The newest revision; Alembic is only loaded where a database has an older one."""
 
 DATABASE_FILE = "orch.db"
 
@@ -27,6 +29,10 @@ _PATIENCE = (
     "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=20000"
 )
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_VERSION_TABLE = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
+    " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 _DAMAGE_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DISK_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 
@@ -66,6 +72,7 @@ def open_postgres(said: str) -> tuple[Engine, str]:
         engine = create_engine(
             url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=arguments
         )
+        keep_text_storable(engine)
         with engine.begin() as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_MIGRATES})"))
             migrate(connection, name)
@@ -108,8 +115,21 @@ def set_aside(path: Path, stamp: str) -> Path:
 def migrate(connection: Connection, where: str) -> None:
     """Bring the schema to HEAD; StoreError where it was written by a newer orch."""
     current = _revision(connection)
-    if current == HEAD:
-        return
+    if current is None:
+        _create(connection)
+    elif current != HEAD:
+        upgrade(connection, where, current)
+
+
+def _create(connection: Connection) -> None:
+    """All tables as they are now: what the revisions would come to, without Alembic's 12 MB."""
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(text(_VERSION_TABLE))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
+def upgrade(connection: Connection, where: str, current: str | None) -> None:
+    """Run the revisions after `current` (None: all); StoreError where it is not one of ours."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -155,6 +175,7 @@ def _open_sqlite(path: Path) -> Engine:
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
+    keep_text_storable(engine)
     try:
         with engine.connect() as connection:
             _check(connection)

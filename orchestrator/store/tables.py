@@ -13,10 +13,11 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     UniqueConstraint,
 )
 
-from orchestrator.store.dialects import json_type, text_type
+from orchestrator.store.dialects import json_type
 
 metadata = MetaData(
     naming_convention={
@@ -48,7 +49,7 @@ runs = Table(
     Column("session", String, nullable=False),
     Column("directory", String, nullable=False),
     Column("release", String),
-    Column("why", text_type(), nullable=False),
+    Column("why", Text, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("started_at", Float),
     Column("ended_at", Float),
@@ -100,7 +101,7 @@ incidents = Table(
     Column("family", String),
     Column("signature", String, nullable=False),
     Column("severity", String, nullable=False),
-    Column("title", text_type(), nullable=False),
+    Column("title", Text, nullable=False),
     Column("state", String, nullable=False),
     Column("opened_at", Float, nullable=False),
     Column("updated_at", Float, nullable=False),
@@ -130,7 +131,7 @@ deliveries = Table(
     Column("created_at", Float, nullable=False),
     Column("delivered_at", Float),
     Column("digest", String),
-    Column("error", text_type()),
+    Column("error", Text),
     Column("host", String, nullable=False, server_default=""),
     Index(None, "state", "sink", "next_at", "seq"),
     Index(None, "incident", "sink"),
@@ -151,7 +152,7 @@ actions = Table(
     Column("state", String, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("done_at", Float),
-    Column("error", text_type()),
+    Column("error", Text),
     Index(None, "run"),
     Index(None, "state"),
     sqlite_autoincrement=True,
@@ -169,7 +170,7 @@ releases = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("at", Float, nullable=False),
     Column("kind", String, nullable=False),
-    Column("why", text_type(), nullable=False),
+    Column("why", Text, nullable=False),
     Column("provenance", json_type(), nullable=False),
     Index(None, "job", "target"),
     sqlite_autoincrement=True,
@@ -204,7 +205,7 @@ silences = Table(
     Column("id", String, primary_key=True),
     Column("match", json_type(), nullable=False),
     Column("until", Float),
-    Column("why", text_type(), nullable=False),
+    Column("why", Text, nullable=False),
     Column("created_at", Float, nullable=False),
 )
 

@@ -277,6 +277,39 @@ async def test_journal_tells_of_one_run(store: Store) -> None:
     assert await store.journal.of("dflash-1", limit=9) == ()
 
 
+HOSTILE = "a\0b \ud800 \udcff c\u202e"
+"""What a program may print, and what a decoder may make of it."""
+
+
+async def test_text_that_no_database_takes_fails_no_transaction(store: Store) -> None:
+    """The character 0 and halves of surrogate pairs, in every text that comes from outside."""
+    created = await store.runs.create(replace(draft(), why=HOSTILE, env={"A": HOSTILE}))
+    bad = replace(incident(created.id), title=HOSTILE, finding={"text": HOSTILE})
+    note = Note(kind="command", body={"why": HOSTILE})
+    action = Action(kind=ActionKind.STOP, run=created.id, attempt=1, reason=HOSTILE)
+    await store.apply(
+        Decision(
+            run=created,
+            incidents=(bad,),
+            outgoing=(outgoing(bad.id),),
+            actions=(action,),
+            notes=(note,),
+        )
+    )
+    await store.runs.update(created.id, phase=HOSTILE, metrics={"word": HOSTILE})
+    await store.actions.done(action, error=HOSTILE)
+    (due,) = await store.deliveries.pending()
+    await store.deliveries.failed((due.id,), HOSTILE, next_at=1.0)
+    await store.silences.add({"job": HOSTILE}, until=None, why=HOSTILE)
+    kept = await store.runs.get(created.id)
+    assert kept.why.startswith("a")
+    assert "b \ufffd \ufffd c" in kept.why
+    assert str(kept.phase).encode()
+    assert (await store.incidents.find(bad.id)).title == kept.why
+    with pytest.raises(NoSuchRun):
+        await store.runs.find(HOSTILE)
+
+
 async def test_actions_are_told_with_their_outcome(store: Store) -> None:
     """What was done, given up and is still to be done of a run, in order."""
     run = await store.runs.create(draft())
