@@ -17,11 +17,11 @@ from tui.screens.windows import Choose, Confirm
 from tui.source import Source, incident_path
 from tui.text import harmless, size
 
-_LASTS: Mapping[str, float | None] = {
+_LASTS: Mapping[str, float] = {
     "an hour": 3600.0,
     "four hours": 4 * 3600.0,
     "a day": 86_400.0,
-    "for good, until it is expired": None,
+    "thirty days": 30 * 86_400.0,
 }
 
 

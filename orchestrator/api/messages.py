@@ -65,7 +65,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          of a RUN without one {run, incident: null, text, markdown}
     POST /v1/incidents/INCIDENT/ack      IncidentView
     GET  /v1/silences[?all=1]            {"silences": [SilenceView]}     without all: those that last
-    POST /v1/silences {match, for_s, why}            SilenceView     for_s left out or null: for good
+    POST /v1/silences {match, for_s, why}            SilenceView     for_s: 30 days at most
     POST /v1/silences/ID/expire          SilenceView   ID may be a unique prefix
     POST /v1/alert-test {sink}           {"results": [{sink, ok, text}]}
     GET  /v1/doctor                      {"checks": [{name, ok, text, remedy, critical}]}

@@ -46,7 +46,11 @@ def _silence_add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--everything", action="store_true", help="every alert there is")
     parser.add_argument(
-        "--for", dest="duration", metavar="TIME", type=_duration, help="30m, 2h; else for good"
+        "--for",
+        dest="duration",
+        metavar="TIME",
+        type=_duration,
+        help="30m, 2h, 7d; 30 days at most",
     )
     parser.add_argument("-m", "--message", metavar="WHY", default="", help="why nobody must hear")
     add_json(parser)

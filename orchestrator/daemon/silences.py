@@ -16,6 +16,8 @@ from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 
 Message = dict[str, Any]
+LONGEST_S = 30 * 86_400.0
+LASTING = "what is to last stands under `alerts.silences` of the inventory."
 
 
 async def acknowledge(parts: Parts, words: str) -> Message:
@@ -44,12 +46,20 @@ async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
     match, for_s = body.get("match"), body.get("for_s")
     if not isinstance(match, dict) or not all(isinstance(one, str) for one in match.values()):
         raise UsageError("`match` is an object: label -> value.")
-    if for_s is not None and (not isinstance(for_s, int | float) or for_s <= 0):
-        raise UsageError("`for_s` is a number of seconds above 0.")
     _known_labels(parts, match)
+    if for_s is None:
+        raise UsageError(
+            "A silence needs its end: one that is forgotten hides the alert that matters.",
+            remedy=f"Say how long, as in --for 2h; {LASTING}",
+        )
+    if not isinstance(for_s, int | float) or not 0 < for_s <= LONGEST_S:
+        raise UsageError(
+            f"A silence lasts above 0 s and {LONGEST_S / 86_400:g} days at most.",
+            remedy=f"Say less, and silence again then; {LASTING}",
+        )
     now = parts.clock.now()
-    until = None if for_s is None else now + for_s
-    silence = await parts.store.silences.add(match, until=until, why=str(body.get("why") or ""))
+    why = str(body.get("why") or "")
+    silence = await parts.store.silences.add(match, until=now + for_s, why=why)
     return dict(_view(silence, now))
 
 

@@ -21,7 +21,7 @@ def test_silenced_alert_is_kept_back_and_the_next_is_heard(
     assert "no alert has a label jobb. Did you mean job?" in unknown.stderr
     made = orch.json("silence", "add", "job=dflash", "--for", "2h", "-m", "I know")
     assert (made["match"], made["expired"]) == ({"job": "dflash"}, False)
-    orch.json("silence", "add", "job=other")
+    orch.json("silence", "add", "job=other", "--for", "30d")
     listed = orch("silence", "ls").stdout
     assert "2h 00m more" in listed
     assert "job=dflash" in listed
@@ -35,6 +35,17 @@ def test_silenced_alert_is_kept_back_and_the_next_is_heard(
     heard = receiver.wait_for(where=firing)
     assert [one.json["alerts"][0]["labels"]["run"] for one in heard] == ["dflash-2"]
     assert "no silence's id" in orch("silence", "expire", made["id"], check=2).stderr
+
+
+def test_silence_without_an_end_is_refused(make_orch: MakeOrch, short_folder: Path) -> None:
+    """Neither for good nor for more than thirty days; the inventory is where what lasts stands."""
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1"))
+    endless = orch("silence", "add", "job=dflash", check=2).stderr
+    assert "A silence needs its end" in endless
+    assert "`alerts.silences` of the inventory" in endless
+    long = orch("silence", "add", "job=dflash", "--for", "31d", check=2).stderr
+    assert "30 days at most" in long
+    assert orch.json("silence", "ls", "-a")["silences"] == []
 
 
 def test_silence_for_a_short_while_ends_by_itself(make_orch: MakeOrch, short_folder: Path) -> None:
