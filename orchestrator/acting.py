@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Action, ActionKind, Policy
 from orchestrator.core.decide.inputs import BackoffOver, Input, Launched, LaunchFailed, StopDone
+from orchestrator.core.decide.routes import sinks_for
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import (
     AuthRefused,
@@ -24,13 +25,23 @@ from orchestrator.core.errors import (
     Unreachable,
 )
 from orchestrator.core.events import GpusSampled
-from orchestrator.core.model import Incident, Job, Release, Run
+from orchestrator.core.model import Incident, Job, Release, Run, SinkSpec
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
 from orchestrator.launch.preflight import preflight, refusal, require
-from orchestrator.launch.session import adopt, attempt_dir, end, launch, launch_spec
+from orchestrator.launch.session import (
+    ACKNOWLEDGED_WITHIN_S,
+    acknowledge,
+    adopt,
+    attempt_dir,
+    end,
+    end_labels,
+    launch,
+    launch_spec,
+)
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import collect
+from orchestrator.sinks.handover import handed
 from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
 from orchestrator.witness import Surroundings, gpus_of, host_of
@@ -191,9 +202,36 @@ class Actor:
             answer = await adopt(stages.link, self._job, run, self._job.adopts)
         else:
             secrets = {name: value for name in self._job.secrets if (value := stages.lookup(name))}
-            spec = launch_spec(self._job, run, await self._release(run), secrets)
+            sinks = handed(await self._own_sinks(run), stages.lookup)
+            spec = launch_spec(self._job, run, await self._release(run), secrets, sinks)
             answer = await launch(stages.link, spec)
         return Launched(directory=answer["attempt_dir"], started_at=answer["started_at"])
+
+    async def _own_sinks(self, run: Run) -> tuple[SinkSpec, ...]:
+        """Whom the relay may alert itself: where an alert of a bad end would go."""
+        alerts = (await self._stages.policy(self._job)).alerts
+        names = sinks_for(end_labels(self._job, run), alerts, (), self._stages.clock.now())
+        return tuple(sink for sink in alerts.sinks if sink.name in names)
+
+    def acknowledge(self, tasks: asyncio.TaskGroup) -> None:
+        """The present attempt's end is stored: let its relay know, which else alerts itself."""
+        run = self._current()
+        tasks.create_task(self._acknowledge(run), name=f"acknowledge {run.id}")
+
+    async def _acknowledge(self, run: Run) -> None:
+        clock, why = self._stages.clock, ""
+        until = clock.monotonic() + ACKNOWLEDGED_WITHIN_S
+        while clock.monotonic() < until:
+            try:
+                await acknowledge(self._stages.link, run)
+            except Unreachable as error:
+                why = str(error)
+                await clock.sleep(RETRY_FIRST_S)
+            except OrchError as error:
+                why, until = str(error), 0.0
+            else:
+                return
+        logger.warning("end.unacknowledged", extra={"run": run.id, "why": why})
 
     async def _release(self, run: Run) -> Release | None:
         if run.release is None:

@@ -20,7 +20,7 @@ from orchestrator.core.decide.incidents import told_of
 from orchestrator.core.decide.inputs import FindingSeen, Input, Launched, VerdictReached
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import Signature, load
-from orchestrator.core.events import Exited, RelayGone, SessionChanged
+from orchestrator.core.events import EndTold, Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, RunState
 from orchestrator.core.watch.advice import WATCHED
@@ -43,6 +43,9 @@ class Supervisor:
         self.job = job
         self.reader: Reader | None = None
         self.detached = False
+        self._told: str | None = None
+        self._awaited = False
+        """Whether the relay waits to hear that its attempt's end is stored."""
         self._stages = stages
         self._inbox: asyncio.Queue[Input] = asyncio.Queue(maxsize=100)
         self.actor = Actor(job, stages, lambda: self.view.run, self._inbox.put)
@@ -64,6 +67,8 @@ class Supervisor:
                     self.actor.look(Moment.LAUNCH, tasks)
                 if isinstance(event, VerdictReached):
                     self.actor.look(Moment.END, tasks)
+                    if self._awaited:
+                        self.actor.acknowledge(tasks)
             if observer is not None:
                 observer.cancel()
             # A stop may outlast its run, while GPUs become free: it is marked done all the same.
@@ -91,6 +96,7 @@ class Supervisor:
             run, self.job, stages.link, stages.clock, reader.vigil,
             stages.machine, stages.gpus, stages.evidence,
         )  # fmt: skip
+        self._told, self._awaited = None, False
         known = reader.told_of()
         for finding in await asyncio.to_thread(reader.replay):
             if finding.fingerprint not in known:
@@ -126,6 +132,8 @@ class Supervisor:
                     case SessionChanged():
                         self.detached = event.detached
                         await self._inbox.put(event)
+                    case EndTold():
+                        self._told = event.id
                     case _:
                         pass
         except CallFailed as error:
@@ -141,12 +149,14 @@ class Supervisor:
                 cause=signature.cause if signature else "",
                 next_steps=signature.next_steps if signature else (),
                 same_as=await self._earlier(finding.fingerprint, finding.family),
+                told=self._told,
             )
         )
 
     async def _over(self, event: Exited | RelayGone, reader: Reader, witness: Witness) -> None:
         """The attempt has ended: its verdict, and what it is the same as."""
         await self._inbox.put(event)
+        self._awaited = isinstance(event, Exited) and event.record.awaited
         kernel = await witness.last_words(event)
         verdict = with_kernel(await asyncio.to_thread(reader.verdict, event, kernel), kernel)
         await self._inbox.put(
@@ -155,6 +165,7 @@ class Supervisor:
                 same_as=await self._earlier(verdict.fingerprint, verdict.family),
                 unresolved=await self._stages.store.incidents.unresolved_of_job(self.job.name),
                 raw=event.record.raw if isinstance(event, Exited) else None,
+                told=self._told,
             )
         )
 

@@ -81,6 +81,13 @@ class SessionChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndTold:
+    """The relay has alerted itself of the attempt's end, under this message id; comes first."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpusSampled:
     """One round of GPU samples; `error` says why there are none."""
 
@@ -106,5 +113,13 @@ class KernelLine:
 
 
 Event = (
-    LogBytes | LogGap | MetricLines | Exited | RelayGone | SessionChanged | GpusSampled | KernelLine
+    LogBytes
+    | LogGap
+    | MetricLines
+    | Exited
+    | RelayGone
+    | SessionChanged
+    | EndTold
+    | GpusSampled
+    | KernelLine
 )

@@ -19,6 +19,7 @@ from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.deploy.ahead import Ahead
 from orchestrator.launch.preflight import LastGood, preflight, require
+from orchestrator.sinks.handover import receivers
 from orchestrator.store.environments import Moment
 
 Message = dict[str, Any]
@@ -116,6 +117,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
     live = tuple(run.id for run in await parts.store.runs.list(job=name, live=True))
     good = await _last_good(parts, drafts[0].job)
     cold_s = await cold_start_s(parts, drafts[0].job)
+    alerted = receivers(parts.inventory.alerts.sinks, parts.environment.lookup)
 
     async def of(node: _Node) -> list[Check]:
         asked = _replacing(node.job) if request.replace else node.job
@@ -129,6 +131,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
             good=good,
             live=live,
             cold_start_s=cold_s,
+            alerted=[asdict(one) for one in alerted],
         )
         if not request.cold_cache:
             found += await shrunk(parts, node.job)

@@ -4,7 +4,7 @@ Owns which checks a job's policy makes critical, and the packages' versions. The
 are the probe's (probe/preflight.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.core.errors import Check, PreflightRefused
 from orchestrator.core.model import Job, Release, Run
-from orchestrator.launch.session import Caller, path_first
+from orchestrator.launch.session import ACKNOWLEDGED_WITHIN_S, Caller, path_first
 
 LEAST_FREE_BYTES = 1024**3
 _WITHIN_S = 90.0
@@ -39,20 +39,29 @@ async def preflight(
     good: LastGood | None = None,
     live: tuple[str, ...] = (),
     cold_start_s: float | None = None,
+    alerted: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Check, ...]:
     """All checks, failed and passed; `now` is the daemon's time, unix seconds.
 
     The processes of `live` runs are not what earlier runs left, and are never ended here.
     Packages of the job's own list that are not what they were in `good` are warned of.
     `cold_start_s`: how long a start with empty caches took last, to be said of the next one.
+    `alerted`: name, host and port of those whom the run's relay would alert itself.
     Changes nothing on the target, but that `stale_processes: stop` ends what it names.
     """
     answer = await caller.call(
-        "preflight", timeout_s=_WITHIN_S, checks=_wanted(job, run, release, now, live)
+        "preflight",
+        timeout_s=_WITHIN_S,
+        checks={**_wanted(job, run, release, now, live), **_reach(alerted)},
     )
     checks = tuple(_with_cost(Check(**item), cold_start_s) for item in answer["checks"])
     packages = package_checks(job.preflight.packages, answer["versions"])
     return (*checks, *packages, *_drifted(good, answer["versions"]))
+
+
+def _reach(alerted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    within_s = ACKNOWLEDGED_WITHIN_S
+    return {"wrapper_alert": {"to": list(alerted), "within_s": within_s}} if alerted else {}
 
 
 def _with_cost(check: Check, cold_start_s: float | None) -> Check:

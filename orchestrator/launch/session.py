@@ -10,11 +10,14 @@ from typing import Any, Protocol
 
 from orchestrator.core.command import quote, shell_script
 from orchestrator.core.errors import LaunchError
-from orchestrator.core.model import Adoption, Job, Release, Run
+from orchestrator.core.model import Adoption, Job, Release, Run, Severity
 from orchestrator.link.probe_channel import CallFailed
 
 _LAUNCH_WITHIN_S = 60.0
 _END_SLACK_S = 60.0
+_ACK_WITHIN_S = 10.0
+ACKNOWLEDGED_WITHIN_S = 60.0
+"""After that a relay alerts itself; a daemon that lives takes two seconds at most."""
 
 
 class Caller(Protocol):
@@ -31,12 +34,16 @@ def attempt_dir(run: Run) -> str:
 
 
 def launch_spec(
-    job: Job, run: Run, release: Release | None, secrets: Mapping[str, str]
+    job: Job,
+    run: Run,
+    release: Release | None,
+    secrets: Mapping[str, str],
+    sinks: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The LaunchSpec of the run's newest attempt (its keys: probe/frames.py).
 
     The environment holds the job's variables, then the run's own, then the secrets. Without a
-    release the working folder is the job's workdir.
+    release the working folder is the job's workdir. `sinks`: whom its relay may alert itself.
     """
     folder = release.path if release is not None else job.workdir
     return {
@@ -52,6 +59,32 @@ def launch_spec(
         "cwd": folder,
         "path_first": path_first(job, release),
         "python_path": [str(PurePosixPath(folder).parent)] if release is not None else [],
+        **({"own_alert": _own_alert(job, run, sinks)} if sinks else {}),
+    }
+
+
+def _own_alert(job: Job, run: Run, sinks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "within_s": ACKNOWLEDGED_WITHIN_S,
+        "labels": end_labels(job, run),
+        "secrets": list(job.secrets),
+        "sinks": list(sinks),
+    }
+
+
+def end_labels(job: Job, run: Run) -> dict[str, str]:
+    """Labels of the alert that an attempt ended badly, as far as they are known before."""
+    target = job.target_named(run.target)
+    return {
+        **target.labels,
+        "alertname": "failed_exit",
+        "severity": Severity.CRITICAL.value,
+        "host": target.host.name,
+        "target": target.name,
+        "job": job.name,
+        "run": run.id,
+        "attempt": str(run.attempt),
+        "rank": "",
     }
 
 
@@ -86,6 +119,11 @@ async def launch(caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
     except CallFailed as exc:
         raise LaunchError(exc.message, remedy=exc.remedy) from exc
     return answer
+
+
+async def acknowledge(caller: Caller, run: Run) -> None:
+    """Let the relay of the run's newest attempt know that its end is stored."""
+    await caller.call("acknowledge", timeout_s=_ACK_WITHIN_S, attempt_dir=attempt_dir(run))
 
 
 async def adopt(caller: Caller, job: Job, run: Run, adoption: Adoption) -> dict[str, Any]:

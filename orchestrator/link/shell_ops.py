@@ -180,6 +180,9 @@ class ShellOps:
             checks.append(_check("clock", abs(skew) < SKEW_S, text, "Set it: chronyc makestep."))
         if (wanted.get("gpus") or {}).get("idle"):
             checks.append(await self._gpus_idle())
+        if "wrapper_alert" in wanted:
+            text = "the run cannot alert itself (wrapper_alert) without Python 3.10"
+            checks.append({**_check("wrapper_alert", False, text, REMEDY), "critical": False})
         return {"checks": checks, "versions": {}}
 
     async def _session_free(self, name: str) -> dict[str, Any]:

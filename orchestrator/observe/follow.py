@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.contract import METRICS_FILE
 from orchestrator.core.events import (
+    EndTold,
     Event,
     Exited,
     LogBytes,
@@ -97,6 +98,8 @@ class Follower:
                 return []
             case "session":
                 return [SessionChanged(detached=bool(frame["detached"]), at=at)]
+            case "told":
+                return [EndTold(id=str(frame["id"]))]
             case "exit":
                 record = exit_record(frame["record"])
                 return [*self._lines.rest(at), Exited(record=record, at=record.ended_at)]

@@ -11,6 +11,7 @@ import select
 import signal
 import time
 import tty
+from typing import TYPE_CHECKING
 
 from . import child, procfs
 from .files import reserve, write_record, write_reserved
@@ -20,6 +21,9 @@ from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, SPEC_FIFO
 from .pane import Pane
 from .poke import Poke
 from .spec import Spec, read_spec
+
+if TYPE_CHECKING:
+    from .own_alert import OwnAlert
 
 SPEC_WITHIN_S = 60.0
 READ_BYTES = 64 * 1024
@@ -59,6 +63,7 @@ class Relay:
         # Before the fork: where these cannot be written, nothing is started.
         self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
         attempt_reserved = reserve(self._attempt_path)
+        self._own_alert = _own_alert(directory, spec)
         self._poke = Poke(directory)
         self._terminal = os.isatty(0)
         if self._terminal:
@@ -282,9 +287,12 @@ class Relay:
             "oom_kills": self._killed_for_memory(),
             "memory_limit_bytes": self._memory.limit_bytes,
             "orphans": procfs.children(os.getpid())[:MOST_ORPHANS],
+            "awaited": self._own_alert is not None and status != 0,
         }
         write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
         self._poke.record()
+        if self._own_alert is not None:
+            self._own_alert.forget() if status == 0 else self._own_alert.leave_behind(record)
         self._say_end(status)
         return status if status >= 0 else 128 - status
 
@@ -306,6 +314,15 @@ class Relay:
                 return
             time.sleep(max(wait, 0.001))
             self._pane.write(time.monotonic())
+
+
+def _own_alert(directory: str, spec: Spec) -> "OwnAlert | None":
+    """Loaded where it is wanted alone: it costs as much as all the rest of the relay."""
+    if not spec.get("own_alert"):
+        return None
+    from .own_alert import OwnAlert
+
+    return OwnAlert(directory, spec)
 
 
 def _name(number: int) -> str:

@@ -19,6 +19,7 @@ OP_MODULES = {
     "launch": "launch",
     "end": "ending",
     "signal": "ending",
+    "acknowledge": "ending",
     "end_pid": "ending_one",
     "read": "reading",
     "processes": "processes",

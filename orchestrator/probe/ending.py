@@ -14,7 +14,7 @@ from .belonging import Belonging
 from .errors import BadCall, Refused
 from .files import read_record
 from .frames import Frame
-from .names import ADOPTION_FILE, ATTEMPT_FILE, EXIT_FILE
+from .names import ADOPTION_FILE, ATTEMPT_FILE, AWAITED_FILE, EXIT_FILE
 from .ops import Progress
 from .tmux import Tmux, relay_of
 
@@ -27,6 +27,8 @@ def end(args: Frame, progress: Progress) -> Frame:
     """End a run's attempt and all that it left; see the module and frames.py."""
     belonging = Belonging(args["run"], args["uid"], args.get("attempt_dir"), _pane_pids(args))
     used = frozenset(args.get("gpus") or ()) | _used(args)
+    if args.get("attempt_dir"):
+        acknowledge({"attempt_dir": args["attempt_dir"]}, progress)
     seen: set[int] = set()
     left = _terminate(belonging, float(args.get("grace_s", 30.0)), seen, progress)
     if left:
@@ -135,6 +137,18 @@ def _await_record(attempt_dir: str | None, belonging: Belonging) -> None:
         time.sleep(LOOK_S)
 
 
+def acknowledge(args: Frame, _progress: Progress) -> Frame:
+    """Somebody knows of the attempt's end: its relay need not alert. Again and again is fine.
+
+    A removal works on a full disk too.
+    """
+    try:
+        os.unlink(os.path.join(args["attempt_dir"], AWAITED_FILE))
+    except FileNotFoundError:
+        pass
+    return {}
+
+
 def send_signal(args: Frame, _progress: Progress) -> Frame:
     """Signal the program's process group, by number or by name (`TERM`, `SIGTERM`)."""
     number = _number(args["signal"])
@@ -155,4 +169,4 @@ def _number(named: int | str) -> int:
         raise BadCall(f"There is no signal `{named}`.") from None
 
 
-OPS = {"end": end, "signal": send_signal}
+OPS = {"end": end, "signal": send_signal, "acknowledge": acknowledge}

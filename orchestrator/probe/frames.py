@@ -16,6 +16,8 @@ Probe to daemon
              the file begins anew, `next` is 0. One at the very offset of a watch may be told again.
     exit     watch record                                   exit record, sent after the last byte
     gone     watch reason                                   relay ended without an exit record
+    told     watch id                                       before any byte: the relay has alerted
+             itself of this attempt's end, under that `webhook-id`
     session  watch detached                                 the tmux session vanished or is back
     gpus     t source samples error                         see GpuSample; source nvml|nvidia-smi
     kernel   t seq line container container_pid run run_dir   kernel log line of interest (host),
@@ -26,7 +28,7 @@ Daemon to probe
     call     id op args raw                                 see the ops of serve.py; with `raw: N`
              the N bytes behind the line are the op's `data`
     ack      watch stream offset          stored up to here; opens the window; not for each line
-    ping     n                                              every 5 s; 30 s without a frame end it
+    ping     n                                              every 5 s; SILENCE_LIMIT_S without a frame end it
 
 Ops of a call (args -> value)
     launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}  once per attempt_dir
@@ -36,6 +38,7 @@ Ops of a call (args -> value)
              -> {ended:[pid], remaining:[{pid, command}], gpus:[index], gpus_free_after_s,
              gpu_holders}    waits until the run's GPUs are free: those with the UUIDs `gpus` and
              those on which it is seen; all where none is known
+    acknowledge {attempt_dir} -> {}      its end is stored: the relay need not alert; also by `end`
     signal   {attempt_dir, signal} -> {}
     end_pid  {pid, start, command, grace_s} -> {ended}    refused where another one has the PID now
     read     {path, offset, size} -> {data, size}       a range of a file; size of the whole
@@ -88,6 +91,7 @@ Ops of a call (args -> value)
 
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path
+    own_alert {within_s, labels, secrets:[name], sinks:[{name, url, keys, format}]} or nothing
     argv is a list; env is the job's own (secrets included, they travel in no other way);
     path_first are folders put before the standard PATH, python_path before PYTHONPATH.
 """
@@ -101,7 +105,7 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 WINDOW_BYTES = 4 * 1024 * 1024
 PING_INTERVAL_S = 5.0
-SILENCE_LIMIT_S = 30.0
+SILENCE_LIMIT_S = 330.0
 TOKEN_SHIFT = 42
 """A generation is the token of the daemon's lease, and below it its clock in milliseconds."""
 

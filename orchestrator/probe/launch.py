@@ -89,7 +89,10 @@ def _spec(args: Record) -> Record:
         "ORCH_RUN_DIR": args["run_dir"],
     }
     names = ("run", "uid", "attempt", "session", "argv", "cwd")
-    return {name: args[name] for name in names} | {"env": env}
+    spec = {name: args[name] for name in names} | {"env": env}
+    if args.get("own_alert"):
+        spec["own_alert"] = args["own_alert"]
+    return spec
 
 
 def _make_room(tmux: Tmux, args: Record) -> None:

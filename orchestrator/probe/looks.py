@@ -21,6 +21,7 @@ PROCESSES = 4096
 SHARED_MEMORY_BYTES = 1024**3
 LOCKED_BYTES = 64 * 1024 * 1024
 DATA_WITHIN_S = 10.0
+REACHED_WITHIN_S = 5.0
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's place for it, not a file of ours
 _INFINIBAND = "/dev/infiniband"
 _MODULE = ("/proc/driver/nvidia/version", "/sys/module/nvidia/version")
@@ -262,7 +263,33 @@ def _module_version() -> str | None:
     return None
 
 
+# --- whom the relay would alert itself
+
+
+def wrapper_alert(wanted: Frame) -> Checks:
+    """Whether the receivers can be reached from here; nothing is sent to them."""
+    checks = []
+    for one in wanted["to"]:
+        place = f"{one['name']} ({one['host']}:{one['port']})"
+        why = _no_way(one["host"], one["port"])
+        text = f"no daemon within {wanted['within_s']:g} s of a bad end: the run alerts {place}"
+        if why is not None:
+            text = f"the run cannot alert {place} itself: {why}"
+        remedy = "Let the target reach it, or take `wrapper_alert` off that sink."
+        checks.append(check("wrapper_alert", why is None, text, remedy, critical=False))
+    return checks
+
+
+def _no_way(host: str, port: int) -> str | None:
+    try:
+        socket.create_connection((host, port), timeout=REACHED_WITHIN_S).close()
+    except OSError as exc:
+        return exc.strerror or str(exc) or type(exc).__name__
+    return None
+
+
 LOOKS: dict[str, Any] = {
+    "wrapper_alert": wrapper_alert,
     "shm": shared_memory,
     "ports": ports,
     "data": data,

@@ -13,6 +13,12 @@ GAPS_FILE = "gaps.jsonl"
 SPEC_FIFO = "spec"
 """One-shot, 0600: the way in which the environment, secrets included, reaches the relay."""
 
+AWAITED_FILE = "unacknowledged"
+"""There until a daemon has stored how the attempt ended; only where the relay may alert itself."""
+
+OWN_ALERT_FILE = "own_alert.json"
+"""What the relay itself sent: under which id, and what its receivers answered."""
+
 ADOPTION_FILE = "adoption.json"
 """What was adopted: the relay of an adoption begins with it."""
 

@@ -16,6 +16,7 @@ from .names import (
     EXIT_FILE,
     GAPS_FILE,
     LOG_FILE,
+    OWN_ALERT_FILE,
     POKE_BYTES,
     POKE_FIFO,
     POKE_RECORD,
@@ -70,6 +71,10 @@ class Watch:
         self._record: Frame | None = None
         self._gone: str | None = None
         self._news: list[Frame] = []
+        told = read_record(os.path.join(attempt_dir, OWN_ALERT_FILE))
+        if told is not None:
+            # Before any byte: what these bytes are found to mean was told under this id.
+            self._news.append({"kind": "told", "id": told["id"]})
         self.over = False
         self.look()
 

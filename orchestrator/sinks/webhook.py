@@ -102,12 +102,12 @@ class WebhookSink:
         secrets = (lookup(self._spec.secret_env) or "").split() if self._spec.secret_env else []
         if secrets:
             # Two secrets, while one takes the place of the other: a signature by each.
-            signatures = [Webhook(_key(one)).sign(message_id, at, body) for one in secrets]
+            signatures = [Webhook(key_of(one)).sign(message_id, at, body) for one in secrets]
             headers["webhook-signature"] = " ".join(signatures)
         return headers
 
 
-def _key(secret: str) -> bytes:
+def key_of(secret: str) -> bytes:
     """The bytes of a secret; ValueError where it is none.
 
     standardwebhooks leaves out what is no base64 and takes what is left, `abc` as two bytes.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.core.decide import restart
 from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import InventoryError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.inventory.failures import GROUPS, SIGNATURES
 from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
 from orchestrator.core.model import Inventory
@@ -139,6 +139,19 @@ def test_alerts_and_rules_are_kept_as_declared() -> None:
     assert bell.command == ("notify-send", "orch")
     assert inventory.alerts.routes[0].to == ("ops", "bell")
     assert inventory.rules[0]["name"] == "mine"
+
+
+def test_a_run_may_alert_a_signed_webhook_itself_and_nothing_else() -> None:
+    """`wrapper_alert` is off unless said; it needs a webhook and its secret, by line and key."""
+    ops, bell = parse(WHOLE).alerts.sinks
+    assert (ops.wrapper_alert, bell.wrapper_alert) == (False, False)
+    signed = b"secret_env: ORCH_WEBHOOK_SECRET"
+    with_it = WHOLE.replace(signed, signed + b", wrapper_alert: true")
+    assert parse(with_it).alerts.sinks[0].wrapper_alert
+    (unsigned,) = faults(with_it.replace(signed + b", ", b""))
+    assert "alerts.sinks.ops.secret_env: is required beside wrapper_alert" in unsigned
+    (other,) = faults(WHOLE.replace(b"bell: {", b"bell: {wrapper_alert: true, "))
+    assert "alerts.sinks.bell.wrapper_alert: is for sinks of type webhook" in other
 
 
 def test_digest_changes_with_the_bytes() -> None:

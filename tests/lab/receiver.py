@@ -7,19 +7,25 @@ about what an alert should say.
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 import secrets
+import ssl
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from standardwebhooks import Webhook
+
+_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +63,10 @@ class Answer:
 class Receiver:
     """`with Receiver() as receiver:` listens on `receiver.url` until the block ends."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, tls: Path | None = None, port: int = 0, network_of: int | None = None
+    ) -> None:
+        """`tls`: a PEM with key and certificate. `network_of`: a PID, whose loopback it is on."""
         self.secret = "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
         self.default = Answer()
         """given when no scripted answer is left"""
@@ -65,7 +74,12 @@ class Receiver:
         self._answers: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = threading.Event()
-        self._server = _server(self)
+        self._scheme = "https" if tls else "http"
+        self._server = _within(network_of, lambda: _server(self, port))
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
@@ -88,7 +102,7 @@ class Receiver:
     @property
     def url(self) -> str:
         """Where to send webhooks; any other path is kept as well."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/hook"
 
     @property
     def env(self) -> dict[str, str]:
@@ -151,7 +165,22 @@ class _Quiet(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-def _server(receiver: Receiver) -> ThreadingHTTPServer:
+def _within(pid: int | None, make: Callable[[], ThreadingHTTPServer]) -> ThreadingHTTPServer:
+    """What is made, in the network of a process: a socket stays where its thread was."""
+    if pid is None:
+        return make()
+
+    def enter_and_make() -> ThreadingHTTPServer:
+        with open(f"/proc/{pid}/ns/net", "rb") as network:
+            if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "setns")
+        return make()
+
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(enter_and_make).result()
+
+
+def _server(receiver: Receiver, port: int) -> ThreadingHTTPServer:
     class Reply(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -189,7 +218,7 @@ def _server(receiver: Receiver) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base names it
             """Say nothing: the test reads `received`."""
 
-    server = _Quiet(("127.0.0.1", 0), Reply)
+    server = _Quiet(("127.0.0.1", port), Reply)
     server.daemon_threads = True
     server.block_on_close = False
     return server

@@ -52,6 +52,17 @@ def test_a_spec_is_whole() -> None:
     }
 
 
+def test_a_relay_is_handed_whom_it_may_alert_itself() -> None:
+    """With the labels of a bad end, and the names of the secrets that its last lines may hold."""
+    sinks = [{"name": "ops", "url": "http://127.0.0.1/", "keys": ["aa"], "format": "alertmanager"}]
+    own = launch_spec(
+        dataclasses.replace(JOB, secrets=("C",)), RUN, RELEASE, {"C": "secret"}, sinks
+    )["own_alert"]
+    assert (own["within_s"], own["secrets"], own["sinks"]) == (60.0, ["C"], sinks)
+    assert own["labels"]["run"] == "dflash-3"
+    assert own["labels"]["attempt"] == "2"
+
+
 def test_the_environment_of_setup_comes_before_the_targets_interpreter() -> None:
     """`python3` is the release's own where there is a setup, else the target's."""
     target = dataclasses.replace(TARGET, python="/opt/venv/bin/python")

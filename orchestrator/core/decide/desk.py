@@ -165,7 +165,7 @@ class Desk:
             wanted = bool(self._policy.job.restart.on)
             outlook = f"Not restarted: {choice.reason}." if wanted else ""
         change = incidents.observe(self._view, incidents.of_verdict(event, attempt), self._now)
-        self._keep(change, outlook=outlook)
+        self._keep(change, outlook=outlook, told=event.told)
         quiet = change.told or change.incident.state is not IncidentState.OPEN
         if isinstance(choice, GiveUp) and self._run.attempt > 1 and not quiet:
             job, target = self._policy.job, self._target()
@@ -221,6 +221,7 @@ class Desk:
         self._keep(
             incidents.observe(self._view, seen, self._now),
             outlook="The run is stopped, as watch.stop_on says." if stops else "",
+            told=event.told if seen.ends is not None else None,
         )
         if stops and run.state is not RunState.STOPPING:
             self._stop(STOP_ON, POLICY_STOP_GRACE_S)
@@ -270,7 +271,8 @@ class Desk:
         self._go(RunState.STOPPING)
         self._act(ActionKind.STOP, grace_s=grace_s, reason=reason)
 
-    def _keep(self, change: incidents.Change, *, outlook: str) -> None:
+    def _keep(self, change: incidents.Change, *, outlook: str, told: str | None = None) -> None:
+        """An incident and its alert; under the id of `told`, what the relay told of already."""
         incident = change.incident
         self._incidents.append(incident)
         self._run = replace(self._run, incident=incident.id)
@@ -279,7 +281,17 @@ class Desk:
         if change.told:
             job, target = self._policy.job, self._target()
             alert = alerts.firing(incident, job, target, outlook=outlook)
+            if told is not None and change.opened and not self._fatal_before():
+                alert = replace(alert, id=told)
+                self.note("end.told", incident=incident.id, id=told)
             self._send(alert, cool_down_s=self._policy.alerts.cool_down_s if change.opened else 0.0)
+
+    def _fatal_before(self) -> bool:
+        """Whether an incident of the present attempt stands for an end already."""
+        return any(
+            one.attempt == self._run.attempt and one.finding.get("ends") is not None
+            for one in self._view.incidents
+        )
 
     def _resolve(self, incident: Incident, why: str) -> None:
         over = replace(

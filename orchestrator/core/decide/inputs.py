@@ -56,6 +56,8 @@ class FindingSeen:
     next_steps: tuple[str, ...] = ()
     same_as: str | None = None
     """`store.incidents.earlier(...)`: the earliest earlier run of the job with the same."""
+    told: str | None = None
+    """The message under which the relay itself has told of the attempt's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class VerdictReached:
     """`store.incidents.unresolved_of_job(job)`: what a run that finishes resolves."""
     raw: int | None = None
     """A shell's word for the end, where it was a code or a signal and nobody can tell which."""
+    told: str | None = None
+    """As in FindingSeen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

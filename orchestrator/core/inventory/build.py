@@ -211,6 +211,7 @@ def _alerts(alerts: AlertsShape) -> AlertsSpec:
                 secret_env=sink.secret_env,
                 format=sink.format,
                 command=tuple(sink.command),
+                wrapper_alert=sink.wrapper_alert,
             )
             for name, sink in alerts.sinks.items()
         ),

@@ -128,6 +128,14 @@ def _job_failures(name: str, job: dict[str, Any], own: frozenset[str]) -> Found:
                 )
 
 
+def _wrapper_alert(here: Location, sink: dict[str, Any]) -> Found:
+    if sink.get("type") != "webhook":
+        yield (*here, "wrapper_alert"), "is for sinks of type webhook; a run can send nothing else"
+    elif not sink.get("secret_env"):
+        why = "is required beside wrapper_alert: what comes from a target has to be signed"
+        yield (*here, "secret_env"), why
+
+
 def _alerts(alerts: dict[str, Any]) -> Found:
     sinks = _mapping(alerts, "sinks")
     for name, sink in sinks.items():
@@ -137,6 +145,8 @@ def _alerts(alerts: dict[str, Any]) -> Found:
         if sink.get("type") in {"webhook", "apprise", "command"} and not sink.get(needed):
             place: Location = ("alerts", "sinks", name, needed)
             yield place, f"is required for a sink of type {sink['type']}"
+        if sink.get("wrapper_alert") is True:
+            yield from _wrapper_alert(("alerts", "sinks", name), sink)
     routes = alerts.get("routes")
     for index, route in enumerate(routes if isinstance(routes, list) else []):
         names = route.get("to") if isinstance(route, dict) else None

@@ -274,6 +274,9 @@ class SinkShape(Shape):
     secret_env: Variable | None = None
     format: Literal["alertmanager", "cloudevents"] = "alertmanager"
     command: list[Text] = Field(default_factory=list)
+    wrapper_alert: bool = Field(
+        default=False, description="Runs tell of a bad end themselves where no daemon is there to."
+    )
 
 
 class RouteShape(Shape):

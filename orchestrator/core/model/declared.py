@@ -163,6 +163,8 @@ class SinkSpec:
     format: str = "alertmanager"
     """`alertmanager` or `cloudevents` (webhook only)."""
     command: tuple[str, ...] = ()
+    wrapper_alert: bool = False
+    """Relays alert it themselves where no daemon took note of a bad end in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class ExitRecord:
     """Processes of the relay's cgroup that the kernel killed for memory meanwhile."""
     memory_limit_bytes: int | None = None
     """Of that cgroup; None where there is none, or nobody looked."""
+    awaited: bool = False
+    """The relay alerts itself unless it hears that this end is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ def exit_record(record: Mapping[str, Any]) -> ExitRecord:
             raw=_whole(record.get("raw")),
             oom_kills=_whole(record.get("oom_kills")),
             memory_limit_bytes=_whole(record.get("memory_limit_bytes")),
+            awaited=bool(record.get("awaited")),
         )
     except (KeyError, TypeError) as exc:
         raise ValueError(f"no exit record: {exc!r}") from exc

@@ -1,5 +1,7 @@
 """The life of a run, told as stories."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.decide.decision import HUMAN, STOP_ON, ActionKind
@@ -126,6 +128,30 @@ def test_finish_is_quiet_about_what_was_acknowledged() -> None:
     story.tell(AckAsked(incident=story.incidents[0].id), story.exited(0), fine())
     assert story.incidents[0].state is IncidentState.RESOLVED
     assert [status for status, _ in story.sent] == ["firing", "resolved"]
+
+
+def test_what_the_relay_told_of_keeps_its_message() -> None:
+    """The end that a relay told of is sent under its id; a warning before or news after is not."""
+    told, story, ids = "dflash-2.u2.1-end", Story().running(), []
+    for event in (
+        seen("nan_loss", ends=None, family=None),
+        seen("fx_trace_race"),
+        crash("cuda_oom", family=None),
+    ):
+        story.tell(replace(event, told=told))
+        ids += [one.alert.id for one in story.last.outgoing]
+    assert ids[1] == told
+    assert [name.partition("-firing-")[2] for name in (ids[0], ids[2])] == [
+        "nan_loss-critical",
+        "cuda_oom-critical",
+    ]
+
+
+def test_a_verdict_that_the_relay_told_of_keeps_its_message() -> None:
+    """An end that only the verdict knows is told under the relay's id, once."""
+    story = Story().running()
+    story.tell(story.exited(1), replace(crash(None, family=None), told="dflash-2.u2.1-end"))
+    assert [one.alert.id for one in story.last.outgoing] == ["dflash-2.u2.1-end"]
 
 
 def test_two_deaths_far_apart_are_two_incidents() -> None:
