@@ -18,7 +18,7 @@ from pathlib import Path
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import OrchError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.parse import elastic, kernel_log, nvidia_smi, ssh_config, terminal, tmux
 from orchestrator.core.parse.metrics import MetricsReader
 from orchestrator.daemon.launching import RunRequest

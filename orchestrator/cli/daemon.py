@@ -17,7 +17,8 @@ STOP_DEADLINE_S = 30.0
 
 def run(options: argparse.Namespace) -> int:
     """Be the daemon until it is told to end."""
-    from orchestrator.daemon.main import Listen, main
+    from orchestrator.daemon.listen import Listen
+    from orchestrator.daemon.main import main
 
     listen = None
     if options.listen:

@@ -55,7 +55,7 @@ def _rules(path: Path | None) -> list[Signature]:
     if path is None:
         return []
     from orchestrator.core.detect.proving import read_rule
-    from orchestrator.daemon.inventory_file import read_inventory  # loads pydantic
+    from orchestrator.daemon.inventory_reading import read_inventory  # loads pydantic
 
     try:
         return [read_rule(rule).signature for rule in read_inventory(path.resolve()).rules]

@@ -16,7 +16,8 @@ from orchestrator.cli.targets import ssh_aliases
 from orchestrator.core.adhoc import LOCAL, find_target
 from orchestrator.core.command import Command
 from orchestrator.core.errors import UsageError
-from orchestrator.core.inventory import json_schema, parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
+from orchestrator.core.inventory.shape import json_schema
 from orchestrator.core.model import Target
 from orchestrator.core.parse.survey import SCRIPT, Survey, parse_survey
 from orchestrator.core.starter import SCHEMA_NAME, Found, starter, target_name

@@ -20,7 +20,7 @@ SYSTEMCTL_WITHIN_S = 60
 
 def install(options: argparse.Namespace) -> int:
     """Write the unit, start it where systemd answers, and say what else it needs."""
-    from orchestrator.daemon.inventory_file import read_inventory
+    from orchestrator.daemon.inventory_reading import read_inventory
     from orchestrator.daemon.unit import unit_name, unit_text
 
     location = location_of(options)

@@ -38,7 +38,7 @@ def test(options: argparse.Namespace) -> int:
 def _rules(path: Path | None) -> list[Rule]:
     if path is None:
         return []
-    from orchestrator.daemon.inventory_file import read_inventory
+    from orchestrator.daemon.inventory_reading import read_inventory
 
     return [read_rule(rule) for rule in read_inventory(path.resolve()).rules]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.cli.reach import location_of
 from orchestrator.core.adhoc import find_host, find_target
 from orchestrator.core.errors import UsageError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Host, Inventory, Target
 from orchestrator.core.parse.ssh_config import parse_ssh_config
 

@@ -1,6 +1,8 @@
 """The composition root: builds every stage, hands each what it needs, and answers the API.
 
-main.py         lock, logging, signals, start and end
+main.py         lock, logging, start and end; listen.py what `--listen` was told
+serving.py      a daemon's life between the two: parts, API, signals
+inventory_file.py  the newest good inventory, read by inventory_reading.py in a process that ends
 parts.py        what there is, built in order
 environment.py  values of secrets and sink addresses, in memory only
 board.py        the newest view of everything, with a cursor for `what changed since`

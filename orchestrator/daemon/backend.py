@@ -17,7 +17,6 @@ from orchestrator.daemon import (
     elsewhere,
     ending,
     explaining,
-    exposition,
     following,
     launching,
     pruning,
@@ -149,4 +148,6 @@ class DaemonBackend:
 
     def metrics_text(self) -> str:
         """Prometheus' text form."""
+        from orchestrator.daemon import exposition  # its library, only where somebody scrapes
+
         return exposition.text(self._parts.board)

@@ -3,24 +3,11 @@
 import logging
 from pathlib import Path
 
-from orchestrator.core.detect.proving import read_rule
-from orchestrator.core.errors import InventoryError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.errors import InventoryError, UsageError
 from orchestrator.core.model import Inventory
+from orchestrator.daemon.inventory_reading import read_apart
 
 logger = logging.getLogger(__name__)
-
-
-def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
-    """The inventory in a file, or `content` in its place; InventoryError with every problem."""
-    return parse_inventory(
-        path.read_bytes() if content is None else content,
-        path=str(path),
-        folder=str(path.parent),
-        exists=lambda folder: Path(folder).is_dir(),
-        home=str(Path.home()),
-        check_rule=read_rule,
-    )
 
 
 class InventoryFile:
@@ -36,11 +23,11 @@ class InventoryFile:
         self.error: str | None = None
         """Why the newest edit is not used, every problem on a line; None where it is."""
         try:
-            self._inventory = read_inventory(path)
+            self._inventory = read_apart(path)
         except InventoryError as exc:
             if not kept.exists():
                 raise
-            self._inventory = read_inventory(path, kept.read_bytes())
+            self._inventory = read_apart(path, kept.read_bytes())
             self.error = str(exc)
 
     def keep(self) -> None:
@@ -60,11 +47,11 @@ class InventoryFile:
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._inventory = read_inventory(self._path)
+                self._inventory = read_apart(self._path)
                 self.error = None
                 logger.info("inventory.read", extra={"digest": self._inventory.digest})
                 self.keep()
-            except (InventoryError, OSError) as exc:
+            except (UsageError, OSError) as exc:
                 self.error = str(exc)
                 logger.warning("inventory.refused", extra={"problems": self.error})
         return self._inventory
@@ -73,7 +60,7 @@ class InventoryFile:
         """The newest good inventory; raises what is wrong with the file, if something is."""
         inventory = self.current()
         if self.error is not None:
-            return read_inventory(self._path)
+            return read_apart(self._path)
         return inventory
 
     def _look(self) -> tuple[int, int] | None:

@@ -2,41 +2,30 @@
 
 import asyncio
 import fcntl
-import logging
+import importlib
 import os
-import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.api.listening import TOKEN_VARIABLE, checked_door
 from orchestrator.api.location import Location, locate, write_note
-from orchestrator.api.server import Server
-from orchestrator.clock import SystemClock
 from orchestrator.core.errors import DaemonError
 from orchestrator.daemon import logs
-from orchestrator.daemon.backend import DaemonBackend
 from orchestrator.daemon.inventory_file import InventoryFile
-from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.listen import Listen
 
 KEPT_INVENTORY = "inventory.good.yaml"
 
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
-    """What `--listen` was told; nothing is listened on beside the socket without it."""
-
-    address: str
-    cert: str | None = None
-    key: str | None = None
+PARTS = "orchestrator.daemon.serving"
 
 
 def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
+    # Half a second of imports, while another process reads the inventory.
+    loading = threading.Thread(target=importlib.import_module, args=(PARTS,), daemon=True)
+    loading.start()
     inventory = InventoryFile(location.inventory, location.state_folder / KEPT_INVENTORY)
     with _writing(location):
         _make_folders(location)
@@ -44,7 +33,10 @@ def main(config: str, listen: Listen | None = None) -> int:
         with _writing(location):
             logs.set_up(location.log)
         inventory.keep()
-        asyncio.run(_serve(location, inventory, listen))
+        loading.join()
+        from orchestrator.daemon.serving import serve
+
+        asyncio.run(serve(location, inventory, listen))
     return 0
 
 
@@ -91,26 +83,3 @@ def _only_one(location: Location) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-async def _serve(location: Location, inventory: InventoryFile, listen: Listen | None) -> None:
-    clock = SystemClock()
-    async with Parts.open(location, inventory, clock) as parts:
-        backend = DaemonBackend(parts)
-        server = Server(backend)
-        if listen is not None:
-            token = parts.environment.lookup(TOKEN_VARIABLE)
-            door = checked_door(listen.address, listen.cert, listen.key, token)
-            logger.info("api.listening", extra={"port": await server.listen(door)})
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, backend.ask_to_end)
-        await parts.crew.resume()
-        await server.start(location.socket)
-        logger.info("daemon.started", extra={"inventory": str(location.inventory)})
-        try:
-            await parts.ending.wait()
-        finally:
-            logger.info("daemon.ending")
-            await server.stop()
-            location.socket.unlink(missing_ok=True)

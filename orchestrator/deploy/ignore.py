@@ -6,9 +6,10 @@ Owns the order in which they speak. Reads `.gitignore` files and nothing else.
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pathspec import GitIgnoreSpec
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 NEVER_SHIPPED = frozenset({b".git", b"__pycache__", b".venv"})
 
@@ -119,7 +120,9 @@ def _lines_of(folder: bytes) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _spec(lines: tuple[str, ...]) -> GitIgnoreSpec:
+def _spec(lines: tuple[str, ...]) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec  # once somebody deploys
+
     # The hyperscan backend, which pathspec prefers, cannot take names that are not UTF-8.
     return GitIgnoreSpec.from_lines(lines, backend="simple")
 

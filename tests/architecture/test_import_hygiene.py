@@ -54,3 +54,37 @@ def test_trainer_loads_neither_sibling() -> None:
 def test_dashboard_loads_no_transport_and_no_torch() -> None:
     """The dashboard talks to the daemon only."""
     assert not loaded("import tui") & {"asyncssh", "sqlalchemy", "torch", "trainer"}
+
+
+def test_an_idle_daemon_has_loaded_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """An inventory of local targets and a new database take no ssh, YAML, shapes or Alembic."""
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(
+        "version: 1\nhosts: {here: {transport: local}}\ntargets: {local: {host: here}}\n"
+    )
+    begun = f"""
+import asyncio
+from pathlib import Path
+from orchestrator.api.location import locate
+from orchestrator.clock import SystemClock
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.serving import Parts
+
+async def live():
+    path = Path({str(inventory)!r})
+    file = InventoryFile(path, path.with_suffix(".kept"))
+    env = {{"XDG_STATE_HOME": {str(tmp_path)!r}, "XDG_RUNTIME_DIR": {str(tmp_path)!r}}}
+    async with Parts.open(locate(path, env), file, SystemClock()) as parts:
+        await parts.crew.resume()
+        assert list(parts.inventory.targets) == ["local"]
+        assert not await parts.store.runs.list()
+
+asyncio.run(live())
+"""
+    names = loaded(begun)
+    assert {"sqlalchemy", "aiohttp"} <= names
+    assert not names & {
+        *("alembic", "apprise", "asyncssh", "cryptography", "mako", "paramiko", "pathspec"),
+        *("prometheus_client", "psycopg", "pydantic", "pydantic_core", "rich", "ruamel"),
+        *("textual", "torch", "libtmux", "pynvml", "jsonschema", "numpy", "shtab"),
+    }

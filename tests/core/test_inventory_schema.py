@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from orchestrator.core.inventory import json_schema
+from orchestrator.core.inventory.shape import json_schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMA_FILE = ROOT / "inventory.schema.json"

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.core.adhoc import find_target
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Inventory
 from orchestrator.core.parse.survey import Survey, parse_survey
 from orchestrator.core.starter import Found, name_of, starter

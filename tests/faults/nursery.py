@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+import orchestrator.core.inventory.build
+import orchestrator.daemon.serving  # noqa: F401  both are what a daemon would load as it starts
 from orchestrator.daemon import main as daemon
 from tests.faults.points import Fault, arm
 

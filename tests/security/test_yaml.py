@@ -5,7 +5,7 @@ import tracemalloc
 import pytest
 
 from orchestrator.core.errors import InventoryError
-from orchestrator.core.inventory import parse_inventory
+from orchestrator.core.inventory.build import parse_inventory
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)

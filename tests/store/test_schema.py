@@ -1,13 +1,14 @@
 """Opening the database: migrations, refusals, and a damaged file."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.errors import StoreError
@@ -18,16 +19,65 @@ from tests.store.nouns import draft
 DATABASE = schema.DATABASE_FILE
 
 
-async def test_migrations_make_the_tables(tmp_path: Path) -> None:
+def test_migrations_make_the_tables(tmp_path: Path) -> None:
     """What the revisions make is what the code thinks there is, and HEAD is the newest one."""
-    store = await Store.open(tmp_path, SystemClock())
-    await store.close()
     engine = create_engine(f"sqlite:///{tmp_path / DATABASE}")
+    with engine.begin() as connection:
+        schema.upgrade(connection, "the test", None)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     engine.dispose()
     revisions = ScriptDirectory(str(Path(schema.__file__).parent / "migrations"))
     assert revisions.get_current_head() == schema.HEAD
+
+
+def test_a_new_database_is_what_the_revisions_make(tmp_path: Path) -> None:
+    """It is made in one go; its tables, columns, keys and indexes are those of an upgraded one."""
+    ways: tuple[Callable[[Connection], None], ...] = (
+        lambda connection: schema.upgrade(connection, "the test", None),
+        lambda connection: schema.migrate(connection, "the test"),
+    )
+    shapes: list[dict[str, object]] = []
+    for make in ways:
+        engine = create_engine(f"sqlite:///{tmp_path}/{len(shapes)}.db")
+        with engine.begin() as connection:
+            make(connection)
+        with engine.connect() as connection:
+            shapes.append(shape(connection))
+        engine.dispose()
+    assert shapes[0] == shapes[1]
+    assert shapes[0]["version"] == [(schema.HEAD,)]
+
+
+def shape(connection: Connection) -> dict[str, object]:
+    """All that SQLite tells of a database's tables."""
+    names = sorted(inspect(connection).get_table_names())
+    found: dict[str, object] = {"names": names}
+    for name in names:
+        columns = [
+            tuple(row)[1:] for row in connection.exec_driver_sql(f"PRAGMA table_info({name})").all()
+        ]
+        indexes = inspect(connection).get_indexes(name)
+        found[name] = (
+            columns,
+            sorted(
+                (str(one["name"]), tuple(one["column_names"]), one["unique"]) for one in indexes
+            ),
+            sorted(
+                tuple(one["column_names"])
+                for one in inspect(connection).get_unique_constraints(name)
+            ),
+        )
+    found["version"] = [
+        tuple(row) for row in connection.execute(text("SELECT * FROM alembic_version")).all()
+    ]
+    found["counted"] = sorted(
+        str(row[0])
+        for row in connection.execute(
+            text("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'")
+        )
+    )
+    return found
 
 
 async def test_writes_are_synchronous(tmp_path: Path) -> None:

@@ -8,9 +8,6 @@ gives the bytes, the home folder and a way to ask whether a folder is there.
     problems.py   a refused value -> one sentence
     names.py      what one part says of another: names, runtimes, sessions, folders
     build.py      checked values -> the frozen nouns of core.model
+
+Who only wants units.py must not load the shape: pydantic and YAML are 13 MB.
 """
-
-from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.inventory.shape import json_schema
-
-__all__ = ["json_schema", "parse_inventory"]

@@ -1,0 +1,81 @@
+"""Reads an inventory; for the daemon in a process of its own, which ends.
+
+What reads YAML and checks shapes takes 13 MB, which a daemon needs for a tenth of a second.
+"""
+
+import copyreg
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from orchestrator.core.detect.proving import read_rule
+from orchestrator.core.errors import InventoryError, UsageError
+from orchestrator.core.model import Inventory
+
+WITHIN_S = 60.0
+READER = "orchestrator.core.inventory.build"
+"""What takes the memory."""
+_READ = "from orchestrator.daemon.inventory_reading import main; main()"
+
+
+def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
+    """The inventory in a file, or `content` in its place; InventoryError with every problem."""
+    from orchestrator.core.inventory.build import parse_inventory
+
+    return parse_inventory(
+        path.read_bytes() if content is None else content,
+        path=str(path),
+        folder=str(path.parent),
+        exists=lambda folder: Path(folder).is_dir(),
+        home=str(Path.home()),
+        check_rule=read_rule,
+    )
+
+
+def read_apart(path: Path, content: bytes | None = None) -> Inventory:
+    """As `read_inventory`, with nothing of what it takes left behind here, unless it is here."""
+    if READER in sys.modules:
+        return read_inventory(path, content)
+    content = path.read_bytes() if content is None else content
+    argv = [sys.executable, "-P", "-c", _READ, str(path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        done = subprocess.run(
+            argv, input=content, capture_output=True, env=env, timeout=WITHIN_S, check=True
+        )
+    except subprocess.CalledProcessError as exc:
+        last = exc.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise _not_read(path, last) from exc
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise _not_read(path, str(exc)) from exc
+    found = pickle.loads(done.stdout)  # noqa: S301  our own program wrote it
+    if not isinstance(found, Inventory):
+        raise InventoryError(found)
+    return found
+
+
+def _not_read(path: Path, why: str) -> UsageError:
+    return UsageError(f"{path} could not be read: {why}.", remedy="Save it again to try anew.")
+
+
+def main() -> None:
+    """Read what comes on stdin, and say what it is in a form that the daemon takes."""
+    try:
+        found: object = read_inventory(Path(sys.argv[1]), sys.stdin.buffer.read())
+    except InventoryError as exc:
+        found = exc.problems
+    pickler = pickle.Pickler(sys.stdout.buffer)
+    # The nouns are frozen, their mappings too, which pickle does not know by itself.
+    pickler.dispatch_table = {
+        **copyreg.dispatch_table,
+        MappingProxyType: lambda mapping: (_frozen, (dict(mapping),)),
+    }
+    pickler.dump(found)
+
+
+def _frozen(mapping: dict[object, object]) -> Mapping[object, object]:
+    return MappingProxyType(mapping)
