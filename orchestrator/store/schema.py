@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, Operational
 from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
+from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
 HEAD = "0005"
@@ -71,6 +72,7 @@ def open_postgres(said: str) -> tuple[Engine, str]:
         engine = create_engine(
             url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=arguments
         )
+        keep_text_storable(engine)
         with engine.begin() as connection:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_ONE_MIGRATES})"))
             migrate(connection, name)
@@ -173,6 +175,7 @@ def _open_sqlite(path: Path) -> Engine:
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
+    keep_text_storable(engine)
     try:
         with engine.connect() as connection:
             _check(connection)

@@ -141,6 +141,19 @@ def test_alerts_and_rules_are_kept_as_declared() -> None:
     assert inventory.rules[0]["name"] == "mine"
 
 
+def test_a_run_may_alert_a_signed_webhook_itself_and_nothing_else() -> None:
+    """`wrapper_alert` is off unless said; it needs a webhook and its secret, by line and key."""
+    ops, bell = parse(WHOLE).alerts.sinks
+    assert (ops.wrapper_alert, bell.wrapper_alert) == (False, False)
+    signed = b"secret_env: ORCH_WEBHOOK_SECRET"
+    with_it = WHOLE.replace(signed, signed + b", wrapper_alert: true")
+    assert parse(with_it).alerts.sinks[0].wrapper_alert
+    (unsigned,) = faults(with_it.replace(signed + b", ", b""))
+    assert "alerts.sinks.ops.secret_env: is required beside wrapper_alert" in unsigned
+    (other,) = faults(WHOLE.replace(b"bell: {", b"bell: {wrapper_alert: true, "))
+    assert "alerts.sinks.bell.wrapper_alert: is for sinks of type webhook" in other
+
+
 def test_digest_changes_with_the_bytes() -> None:
     """Two inventories that differ by a comment have different digests."""
     assert parse(WHOLE).digest != parse(WHOLE + b"# more\n").digest
