@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.diagnose.logs import CLEAN, COSTLY, END
+from bench.diagnose.logs import CLEAN, COSTLY, END, stacks
 from orchestrator.core.detect.engine import diagnose
 from orchestrator.core.detect.signatures import load
 
@@ -75,7 +75,8 @@ def compare(name: str, text: str, size_mb: float, folder: Path) -> None:
 
 
 def speed(size_mb: float, rng: random.Random) -> None:
-    diagnose([b"step 1\n"])  # the database of patterns is compiled once a process
+    # The databases of patterns are compiled once a process; a flood needs all of them.
+    diagnose([stacks(rng).encode()] * 16)
     with tempfile.TemporaryDirectory() as name:
         for kind, maker in COSTLY.items():
             compare(kind, maker(rng), size_mb * (2 if kind == "ordinary" else 1), Path(name))

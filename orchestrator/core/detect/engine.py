@@ -136,12 +136,12 @@ class Engine:
         self._held += (self._rest, chunk)
         self._num_held += len(self._rest) + len(chunk)
         self._rest = b""
-        if self._num_held < HELD_BYTES + LAST_BYTES:
+        if self._num_held < HELD_BYTES:
             return []
         data, begin = b"".join(self._held), 0
         found: list[Finding] = []
-        while self._pace.thrifty() and len(data) - begin >= HELD_BYTES + LAST_BYTES:
-            stop = begin + HELD_BYTES
+        while self._pace.thrifty() and len(data) - begin >= HELD_BYTES:
+            stop = begin + HELD_BYTES - LAST_BYTES
             end = data.rfind(b"\n", begin, stop) + 1 or stop
             found += self._sample(data, begin, end, LAST_OF_HELD_BYTES)
             begin = end

@@ -26,7 +26,6 @@ _VOLATILE: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("", re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?"), "#"),
     ("", re.compile(r"\b(?:[KMGTP]i?B|bytes)\b"), "<bytes>"),
     ("#", re.compile(r"#(?:[ ,x]*#)+"), "#"),
-    ("", re.compile(r"\s+"), " "),
 )
 """What each of them must hold to match, the pattern, and what is put in its place."""
 
@@ -37,7 +36,7 @@ def normalise(message: str) -> str:
         message = message[:400]
         if needle in message:
             message = pattern.sub(word, message)
-    return message.strip()[:240]
+    return " ".join(message[:400].split())[:240]
 
 
 def place(frame: Frame | None) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from orchestrator.core.findings import Frame
 
@@ -15,7 +16,12 @@ def in_app(frame: Frame, roots: Sequence[str] = ()) -> bool:
     """Whether the frame is in the user's own code: below one of the roots, or in no library."""
     if any(frame.file.startswith(root) for root in roots):
         return "site-packages/" not in frame.file
-    return not _LIBRARY.search(frame.file.replace("\\", "/"))
+    return not _of_library(frame.file)
+
+
+@lru_cache(maxsize=512)
+def _of_library(file: str) -> bool:
+    return _LIBRARY.search(file.replace("\\", "/")) is not None
 
 
 def innermost_in_app(frames: Sequence[Frame], roots: Sequence[str] = ()) -> Frame | None:

@@ -5,6 +5,7 @@ question.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from orchestrator.core.findings import ExceptionText, Frame
@@ -39,17 +40,19 @@ CHAIN = re.compile(
     r"|During handling of the above exception, another exception occurred:)"
 )
 CHAIN_CAUSE = "The above exception was the direct cause"
-ANNOUNCES = re.compile(
+_ANNOUNCES = re.compile(
     r"Caught \w+ in |terminated with the following error:|Original Traceback|RemoteTraceback"
     r"|ray::|Traceback of TorchScript|The original cause is|TrainingFailedError|RayTaskError"
     r"|ActorDiedError|Process \d+ terminated|CheckpointException ranks:"
 )
-LONG = re.compile(
-    r"CUDA error|CUDA driver|NCCL error|_dynamo|_inductor|Weights only|[Tt]riton|PTXAS|DistBackend"
-    r"|ProcessRaised|ValidationError|state_dict|cuDNN|Caught |ChildFailedError|RayTaskError|HTTPError"
-    r"|BackendCompilerFailed|CppCompileError|InductorError|Unsupported|RemoteTraceback|AcceleratorError"
-    r"|TorchScript|following operation failed|Expected to have finished|NCCL Backend|DistNetworkError"
-    r"|DistStoreError|size mismatch|We couldn't connect|CompilationError|marked (?:as )?ready"
+_LONG = (
+    *("CUDA error", "CUDA driver", "NCCL error", "_dynamo", "_inductor", "Weights only", "triton"),
+    *("Triton", "PTXAS", "DistBackend", "ProcessRaised", "ValidationError", "state_dict", "cuDNN"),
+    *("Caught ", "ChildFailedError", "RayTaskError", "HTTPError", "BackendCompilerFailed"),
+    *("CppCompileError", "InductorError", "Unsupported", "RemoteTraceback", "AcceleratorError"),
+    *("TorchScript", "following operation failed", "Expected to have finished", "NCCL Backend"),
+    *("DistNetworkError", "DistStoreError", "size mismatch", "We couldn't connect"),
+    *("CompilationError", "marked ready", "marked as ready"),
 )
 LINKED = re.compile(
     r"^(?:CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE|Device-side assert"
@@ -133,6 +136,16 @@ def exception_of(text: str, *, sure: bool = False) -> ExceptionText | None:
     if (found["bare"] or len(text.strip()) < MIN_NAME_CHARS) and not _STRONG.search(last):
         return None
     return ExceptionText(type=name, message=(found["message"] or found["bare"] or "").strip())
+
+
+def is_long(text: str) -> bool:
+    """Whether the exception that the line names is one whose messages have many lines."""
+    return any(words in text for words in _LONG)
+
+
+def announces(lines: Iterable[str]) -> bool:
+    """Whether one of the lines says that another program's stack follows."""
+    return _ANNOUNCES.search("\n".join(lines)) is not None
 
 
 def going_on(text: str) -> bool:

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 
 from orchestrator.core.findings import ExceptionText, Frame
 from orchestrator.core.parse.stack_lines import (
-    ANNOUNCES,
     CHAIN,
     FAULT_NOTE,
     FAULT_THREAD,
     FOREIGN,
     LINKED,
-    LONG,
     NOTEBOOK_ARROW,
     NOTEBOOK_FRAME,
     OPEN_FRAME,
@@ -23,10 +21,12 @@ from orchestrator.core.parse.stack_lines import (
     TABLE_LINE,
     TERMINATE,
     WHAT,
+    announces,
     exception_of,
     frame_of,
     going_on,
     header_of,
+    is_long,
     looks_like_path,
     without_margin,
 )
@@ -166,7 +166,7 @@ class Block:
     def _close_part(self, exception: ExceptionText, text: str) -> None:
         self.part.exception = exception
         self.part.message = [text]
-        self.long_message = bool(LONG.search(text)) or not exception.message
+        self.long_message = is_long(text) or not exception.message
         self.state, self.blanks = "message", 0
 
     def _offer_between(self, text: str) -> Offer:
@@ -243,9 +243,7 @@ class Block:
             self.part.exception = ExceptionText(type=self.part.exception.type, message=text[:2000])
 
     def _offer_inner(self, text: str) -> Offer:
-        inside = text[:1] in (" ", "\t", "|") or any(
-            ANNOUNCES.search(line) for line in self.part.message[-4:] + self.text[-2:]
-        )
+        inside = text[:1] in (" ", "\t", "|") or announces(self.part.message[-4:] + self.text[-2:])
         if self.kind is not Kind.GROUP and not inside:
             return Offer.ENDED
         self.parts.append(Part(inner=True))
