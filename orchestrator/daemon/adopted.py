@@ -56,8 +56,9 @@ async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
     again = await store.values.get(rebuilt_key(run.id))
     if job is None or again is None:
         return job
-    # Its arguments and its environment are lost: it cannot be launched as it was.
-    return replace(job, restart=RestartPolicy(), retold=bool(again["ended"]))
+    # Where a secret was among what it was asked for, it cannot be launched as it was.
+    restart = job.restart if again.get("whole") else RestartPolicy()
+    return replace(job, restart=restart, retold=bool(again["ended"]))
 
 
 def _declared(run: Run, inventory: Inventory) -> Job | None:

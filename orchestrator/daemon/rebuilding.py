@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable
-from orchestrator.core.model import Attempt, Inventory, Job, Run, RunState, Target
+from orchestrator.core.model import Attempt, Inventory, Job, Run, RunState, Target, number_of
 from orchestrator.daemon.adopted import rebuilt_key
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.fleet import Fleet
@@ -97,7 +97,10 @@ class Rebuilding:
                 return []
 
     async def _take(self, job: Job, target: Target, known: Mapping[str, Any], until: float) -> None:
-        run, attempts = _run_of(job, target, known)
+        asked = known["attempts"][-1]["attempt"].get("asked") or {}
+        if asked.get("target", target.name) != target.name:
+            return  # another target sees the same folder
+        run, attempts = _run_of(job, target, known, asked)
         try:
             await self.store.runs.get(run.id)
         except NoSuchRun:
@@ -106,7 +109,9 @@ class Rebuilding:
             return
         end = known["attempts"][-1]["exit"]
         ended = end is not None and float(end["ended_at"]) <= until
-        await self.store.values.set(rebuilt_key(run.id), {"ended": ended})
+        await self.store.values.set(
+            rebuilt_key(run.id), {"ended": ended, "whole": bool(asked.get("whole"))}
+        )
         await self.store.runs.rebuild(run, attempts)
         logger.info("run.rebuilt", extra={"run": run.id, "target": target.name, "ended": ended})
         await self.crew.take_up()
@@ -126,10 +131,12 @@ def _written(aside: Path) -> float:
 
 
 def _number(name: str) -> int:
-    return int(name.rpartition(".")[0].rpartition("-")[2])
+    return number_of(name.rpartition(".")[0])
 
 
-def _run_of(job: Job, target: Target, known: Mapping[str, Any]) -> tuple[Run, tuple[Attempt, ...]]:
+def _run_of(
+    job: Job, target: Target, known: Mapping[str, Any], asked: Mapping[str, Any]
+) -> tuple[Run, tuple[Attempt, ...]]:
     ident, _, uid = known["name"].rpartition(".")
     directory = str(PurePosixPath(job.workdir) / "runs" / known["name"])
     first, last = known["attempts"][0], known["attempts"][-1]
@@ -145,7 +152,10 @@ def _run_of(job: Job, target: Target, known: Mapping[str, Any]) -> tuple[Run, tu
         session=str(last["attempt"].get("session") or job.session or job.name),
         directory=directory,
         release=_release(job, last["attempt"]),
-        why="rebuilt from what its target knew",
+        why=str(asked.get("why") or "rebuilt from what its target knew"),
+        args=tuple(map(str, asked.get("args") or ())),
+        env={str(name): str(value) for name, value in (asked.get("env") or {}).items()},
+        forced=bool(asked.get("forced")),
         created_at=started_at,
         started_at=started_at,
     )

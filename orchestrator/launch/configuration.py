@@ -15,6 +15,7 @@ from orchestrator.core.model import (
     Setup,
     WatchPolicy,
 )
+from orchestrator.core.parse.secrets import MIN_VALUE_CHARS
 
 _SECRET = ("TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL")
 _HIDDEN = "(hidden)"
@@ -37,6 +38,32 @@ def configuration(job: Job, run: Run) -> dict[str, str]:
     }
 
 
+def asked(run: Run, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """What a person asked a run for, to be kept beside it on its target; without any secret.
+
+    `whole` says whether nothing had to be left out, so that it could be launched again as it was.
+    """
+    hidden = [value for value in secrets.values() if len(value) >= MIN_VALUE_CHARS]
+
+    def is_open(text: str) -> bool:
+        return not any(value in text for value in hidden)
+
+    env = {
+        name: value
+        for name, value in run.env.items()
+        if not _speaks_of_a_secret(name) and is_open(value)
+    }
+    args = list(run.args) if all(map(is_open, run.args)) else []
+    return {
+        "target": run.target,
+        "args": args,
+        "env": env,
+        "why": run.why if is_open(run.why) else "",
+        "forced": run.forced,
+        "whole": len(env) == len(run.env) and len(args) == len(run.args),
+    }
+
+
 def changed_keys(
     before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[tuple[str, str | None, str | None]]:
@@ -56,12 +83,16 @@ def _members(part: Setup | PreflightPolicy | WatchPolicy | RestartPolicy) -> dic
     return {field.name: getattr(part, field.name) for field in fields(part)}
 
 
+def _speaks_of_a_secret(name: str) -> bool:
+    return any(word in name.upper() for word in _SECRET)
+
+
 def _flat(name: str, value: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, item in value.items():
         if isinstance(item, Mapping):
             found |= _flat(f"{name}.{key}", item)
-        elif any(word in key.upper() for word in _SECRET):
+        elif _speaks_of_a_secret(key):
             found[f"{name}.{key}"] = _HIDDEN
         else:
             found[f"{name}.{key}"] = _word(item)

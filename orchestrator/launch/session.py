@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from orchestrator.core.command import quote, shell_script
 from orchestrator.core.errors import LaunchError
 from orchestrator.core.model import Adoption, Job, Release, Run, Severity
+from orchestrator.launch.configuration import asked
 from orchestrator.link.probe_channel import CallFailed
 
 _LAUNCH_WITHIN_S = 60.0
@@ -56,6 +57,7 @@ def launch_spec(
         "socket": job.target.tmux_socket,
         "argv": command_argv(job.command, run.args),
         "env": {**job.env, **run.env, **secrets},
+        "asked": asked(run, secrets),
         "cwd": folder,
         "path_first": path_first(job, release),
         "python_path": [str(PurePosixPath(folder).parent)] if release is not None else [],

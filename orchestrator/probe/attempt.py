@@ -6,6 +6,7 @@ and every probe. Stdlib only, and nothing is imported late: the zipapp may be pr
 """
 
 import errno
+import json
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ import tty
 from typing import TYPE_CHECKING
 
 from . import child, procfs
-from .files import reserve, write_record, write_reserved
+from .files import RESERVED_BYTES, reserve, write_record, write_reserved
 from .logfile import LogFile
 from .memory import own_group
 from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, SPEC_FIFO
@@ -62,7 +63,8 @@ class Relay:
         self._log = LogFile(directory)
         # Before the fork: where these cannot be written, nothing is started.
         self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
-        attempt_reserved = reserve(self._attempt_path)
+        asked = len(json.dumps(spec.get("asked")))
+        attempt_reserved = reserve(self._attempt_path, RESERVED_BYTES + asked)
         self._own_alert = _own_alert(directory, spec)
         self._poke = Poke(directory)
         self._terminal = os.isatty(0)
@@ -105,6 +107,7 @@ class Relay:
             "boot_id": procfs.boot_id(),
             "started_at": self._started_at,
             "detached": self._detached,
+            "asked": self._spec.get("asked"),
         }
 
     def _forward(self, number: int, _frame: object) -> None:

@@ -23,7 +23,7 @@ def write_record(path: str, record: dict[str, Any]) -> None:
 RESERVED_BYTES = 4096
 
 
-def reserve(path: str) -> str:
+def reserve(path: str, size: int = RESERVED_BYTES) -> str:
     """Make the file that will be renamed to `path`, its blocks allocated, and return its name.
 
     A full disk then cannot stop the record from being written.
@@ -31,7 +31,7 @@ def reserve(path: str) -> str:
     name = f"{path}.{os.getpid()}.new"
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.pwrite(fd, b"\n" * RESERVED_BYTES, 0)
+        os.pwrite(fd, b"\n" * size, 0)
     finally:
         os.close(fd)
     return name

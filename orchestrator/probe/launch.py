@@ -90,9 +90,7 @@ def _spec(args: Record) -> Record:
     }
     names = ("run", "uid", "attempt", "session", "argv", "cwd")
     spec = {name: args[name] for name in names} | {"env": env}
-    if args.get("own_alert"):
-        spec["own_alert"] = args["own_alert"]
-    return spec
+    return spec | {name: args[name] for name in ("asked", "own_alert") if args.get(name)}
 
 
 def _make_room(tmux: Tmux, args: Record) -> None:

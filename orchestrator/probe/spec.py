@@ -13,7 +13,7 @@ from typing import Any
 READ_BYTES = 64 * 1024
 
 Spec = dict[str, Any]
-"""run, uid, attempt, session, argv, env and cwd of an attempt; `own_alert` where there is one."""
+"""run, uid, attempt, session, argv, env and cwd of an attempt; `asked`, `own_alert` if given."""
 
 
 def read_spec(path: str, within_s: float) -> Spec | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, insert, select, update
 
 from orchestrator.core.errors import NoSuchRun
-from orchestrator.core.model import Incident, IncidentState
+from orchestrator.core.model import Incident, IncidentState, number_of
 from orchestrator.store import tables
 from orchestrator.store.rows import incident_of, row_of
 from orchestrator.store.runs import find_run, near_names
@@ -71,8 +71,8 @@ class Incidents:
             columns.run
         )
         found = await self._worker.call(lambda c: c.execute(query).scalars().all())
-        before = [other for other in found if _number(other) < _number(run)]
-        return min(before, key=_number, default=None)
+        before = [other for other in found if number_of(other) < number_of(run)]
+        return min(before, key=number_of, default=None)
 
 
 def incidents_of(connection: Connection, run: str) -> tuple[Incident, ...]:
@@ -94,11 +94,6 @@ def put_incident(connection: Connection, job: str, incident: Incident) -> None:
     if _RANK[stored.state] > _RANK[incident.state]:
         incident = replace(incident, state=stored.state, resolved_at=stored.resolved_at)
     connection.execute(update(table).where(table.c.id == incident.id).values(row_of(incident)))
-
-
-def _number(run: str) -> int:
-    number = run.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
 
 
 def _find(connection: Connection, words: str) -> Incident:

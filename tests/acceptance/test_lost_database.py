@@ -96,6 +96,73 @@ def test_runs_come_back_with_attempts_logs_and_ends(
     assert "its runs are back" in checks["database"]["text"]
 
 
+AGAIN = """
+import os, sys, time
+with open(sys.argv[1] + "/words", "a") as words:
+    print(os.environ["MODE"], *sys.argv[2:], file=words)
+while not os.path.exists(sys.argv[1] + "/end"):
+    time.sleep(0.05)
+if os.environ["ORCH_ATTEMPT"] == "1":
+    raise ValueError("the first attempt fails")
+"""
+
+
+def test_what_a_run_was_asked_for_comes_back_with_it(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """Its arguments, variables and reason; a restart begins it with the very same words."""
+    (short_folder / "again.py").write_text(AGAIN)
+    restart = "    restart: {on: [python_error], max_attempts: 2, backoff: 100ms}\n"
+    command = f"python3 {short_folder}/again.py {short_folder}"
+    orch = make_orch(local_job(short_folder, command, restart))
+    orch("run", "--detach", "--env", "MODE=mild", "-m", "a try", "--", "--set", "a=b c")
+    run = orch.json("show", "@1")
+    lose_database(orch)
+    orch.until(lambda: orch.json("ps", "-a")["runs"])
+    back = orch.json("show", run["id"])
+    assert (back["why"], back["attempt"]) == ("a try", 1)
+    (short_folder / "end").touch()
+    orch("wait", run["id"])
+    words = (short_folder / "words").read_text().splitlines()
+    assert words == ["mild --set a=b c"] * 2
+
+
+def test_nodes_of_one_run_are_known_as_such_again(make_orch: MakeOrch, short_folder: Path) -> None:
+    """Each comes back on its own target, and a stop of one still ends the other."""
+    orch = make_orch(f"""
+version: 1
+hosts:
+  here: {{transport: local}}
+targets:
+  a: {{host: here}}
+  b: {{host: here, tmux_socket: b}}
+jobs:
+  pair:
+    targets: [a, b]
+    workdir: {short_folder}/w
+    command: sleep 600
+""")
+    orch("run", "--detach")
+    before = [orch.json("show", one) for one in ("pair-1", "pair-2")]
+    lose_database(orch)
+    orch.until(lambda: len(orch.json("ps", "-a")["runs"]) == 2)
+    after = [orch.json("show", one) for one in ("pair-1", "pair-2")]
+    same = ("target", "group", "node", "state")
+    assert [[one[key] for key in same] for one in after] == [
+        [one[key] for key in same] for one in before
+    ]
+    orch("stop", "pair")
+    orch.until(lambda: {one["state"] for one in orch.json("ps", "-a")["runs"]} == {"stopped"})
+
+
+def lose_database(orch: Orch) -> None:
+    """A daemon is killed, its database spoiled, and another one starts."""
+    place = orch.json("daemon", "status")
+    os.kill(place["pid"], signal.SIGKILL)
+    truncate(Path(place["state_folder"]) / "orch.db")
+    orch("daemon", "start")
+
+
 def raw(orch: Orch, run: str) -> bytes:
     """The log as the daemon has it."""
     return Client(Path(orch.json("daemon", "status")["socket"])).log(run).content

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.core.model import Host, Job, Run, RunState, Target, WatchPolicy
-from orchestrator.launch.configuration import changed_keys, configuration
+from orchestrator.launch.configuration import asked, changed_keys, configuration
 
 JOB = Job(
     name="dflash",
@@ -36,3 +36,21 @@ def test_values_with_a_secret_name_are_not_kept() -> None:
     said = configuration(JOB, RUN)
     assert "do-not-keep" not in str(said)
     assert (said["env.WANDB_API_KEY"], said["secrets"]) == ("(hidden)", "HF_TOKEN")
+
+
+def test_what_was_asked_for_is_kept_without_any_secret() -> None:
+    """A variable that names a secret, or holds the value of one, is left out, and that is said."""
+    run = replace(RUN, env={"BATCH": "16"}, why="larger batches")
+    assert asked(run, {"HF_TOKEN": "hf_abcdef"}) == {
+        "target": "local",
+        "args": ["--lr", "0.1"],
+        "env": {"BATCH": "16"},
+        "why": "larger batches",
+        "forced": False,
+        "whole": True,
+    }
+    leaky = {"WANDB_API_KEY": "do-not-keep", "URL": "https://hf_abcdef@example", "BATCH": "16"}
+    kept = asked(replace(run, env=leaky), {"HF_TOKEN": "hf_abcdef"})
+    assert (kept["env"], kept["whole"]) == ({"BATCH": "16"}, False)
+    kept = asked(replace(run, args=("--token", "hf_abcdef"), env={}), {"HF_TOKEN": "hf_abcdef"})
+    assert (kept["args"], kept["whole"]) == ([], False)

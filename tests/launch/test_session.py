@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from orchestrator.core.model import Host, Job, Release, Run, RunState, Setup, Target
+from orchestrator.launch.configuration import asked
 from orchestrator.launch.session import attempt_dir, command_argv, launch_spec
 
 TARGET = Target(name="local", host=Host(name="here", transport="local"))
@@ -46,6 +47,7 @@ def test_a_spec_is_whole() -> None:
         "socket": None,
         "argv": ["sh", "-c", "exec python3 -m trainer --config a.toml --set 'a=b c'"],
         "env": {"A": "job", "B": "run", "C": "secret"},
+        "asked": asked(RUN, {}),
         "cwd": "/srv/dflash/releases/cafe/trainer",
         "path_first": [],
         "python_path": ["/srv/dflash/releases/cafe"],

@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.core.decide.decision import RunView
 from orchestrator.core.decide.inputs import FindingSeen, VerdictReached
 from orchestrator.core.findings import Certainty, Finding, Role
-from orchestrator.core.model import Attempt, Incident, IncidentState, Severity
+from orchestrator.core.model import Attempt, Incident, IncidentState, Severity, number_of
 
 CASCADE_S = 60.0
 """What dies of a death dies within this time: NCCL's watchdog, elastic's table, other ranks."""
@@ -163,7 +163,7 @@ def told_of(incidents: Iterable[Incident]) -> frozenset[str]:
 
 def to_resolve(view: RunView, unresolved: Iterable[Incident]) -> tuple[Incident, ...]:
     """What a run that finished resolves: its own incidents and those of the job's earlier runs."""
-    mine = {one.id: one for one in unresolved if _number(one.run) <= view.run.number}
+    mine = {one.id: one for one in unresolved if number_of(one.run) <= view.run.number}
     mine |= {one.id: one for one in view.incidents}
     return tuple(one for one in mine.values() if one.state is not IncidentState.RESOLVED)
 
@@ -246,11 +246,6 @@ def _unnamed(attempt: Attempt | None) -> tuple[str, str]:
     if attempt.signal is not None:
         return "killed", f"ended by signal {attempt.signal}"
     return "failed_exit", f"ended with exit code {attempt.exit_code}"
-
-
-def _number(run: str) -> int:
-    number = run.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
 
 
 def _digest(*parts: str) -> str:

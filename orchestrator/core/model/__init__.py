@@ -28,6 +28,7 @@ from orchestrator.core.model.happened import (
     Run,
     RunState,
     Severity,
+    number_of,
 )
 
 __all__ = [
@@ -56,4 +57,5 @@ __all__ = [
     "Run",
     "RunState",
     "Severity",
+    "number_of",
 ]

@@ -149,6 +149,12 @@ class Run:
     env: Mapping[str, str] = field(default_factory=empty)
 
 
+def number_of(run: str) -> int:
+    """N of a run's id JOB-N; 0 where it is none."""
+    number = run.rpartition("-")[2]
+    return int(number) if number.isdecimal() and number.isascii() else 0
+
+
 class IncidentState(StrEnum):
     """Whether somebody still has to care."""
 
