@@ -1,20 +1,23 @@
 """A day of a busy fleet in minutes: 200 runs, 5000 incidents, a receiver that is down for an hour.
 
-    python -m bench.simulated_day
+    python -m bench.simulated_day [--minutes 15] [--json]
 
-Real decide/, real store, real outbox; simulated time and receiver. Prints figures as JSON.
+Real decide/, real store, real outbox; simulated time and receiver. After `--minutes` it gives up.
 """
 
+import argparse
 import asyncio
-import json
 import logging
 import random
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from bench.observe.figures import show
 from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import RunView, after
 from orchestrator.core.decide.inputs import Accepted, Input
@@ -76,14 +79,15 @@ class Receiver:
         """Nothing is open."""
 
 
-async def _live(store: Store, clock: DayClock, rng: random.Random) -> int:
-    """One run from its request to its end; answers how many decisions that took."""
+async def _live(
+    store: Store, clock: DayClock, rng: random.Random, decisions: list[int], number: int
+) -> None:
+    """One run from its request to its end; counts its decisions."""
     rules = policy("infra", max_attempts=3, alerts=AlertsSpec(sinks=SINKS[:1]))
     await clock.sleep(rng.random() * DAY_S / 2)
     created = await store.runs.create(run(number=0))
     story = Story(rules)
     story.view = RunView(run=created)
-    decisions = 0
     length = rng.uniform(0.1, 0.5) * DAY_S
     events = _events(story, rng)
     for event in events:
@@ -91,8 +95,7 @@ async def _live(store: Store, clock: DayClock, rng: random.Random) -> int:
         decision = decide(story.view, event(), rules, clock.now())
         await store.apply(decision)
         story.view = after(story.view, decision)
-        decisions += 1
-    return decisions
+        decisions[number] += 1
 
 
 def _events(story: Story, rng: random.Random) -> Iterator[Callable[[], Input]]:
@@ -113,48 +116,60 @@ def _size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("orch.db*"))
 
 
-async def main() -> None:
-    """Run the day and print its figures."""
+async def day(within_s: float) -> dict[str, Any]:
+    """The figures of a day; of what there was of it where the time was up."""
     logging.disable(logging.WARNING)
-    rng = random.Random(1)
-    clock = DayClock()
-    begun = time.monotonic()
+    rng, clock, begun = random.Random(1), DayClock(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         store = await Store.open(Path(folder), clock)
         receiver = Receiver(clock)
         outbox = Outbox(store.deliveries, (receiver,), clock, lambda _name: None)
         sending = asyncio.create_task(outbox.run())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        decisions = sum(await asyncio.gather(*(_live(store, clock, rng) for _ in range(RUNS))))
-        while await store.deliveries.pending():
-            await asyncio.sleep(0.1)
+        decisions, out_of_time = [0] * RUNS, False
+        try:
+            async with asyncio.timeout(within_s), asyncio.TaskGroup() as group:
+                for number in range(RUNS):
+                    group.create_task(_live(store, clock, rng, decisions, number))
+            async with asyncio.timeout_at(begun + within_s):
+                while await store.deliveries.pending():
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            out_of_time = True
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         counts = await store.deliveries.counts()
         stored = sum(counts.get("ops", {}).values())
-        print(
-            json.dumps(
-                {
-                    "real_s": round(time.monotonic() - begun, 1),
-                    "simulated_h": round(clock.monotonic() / 3600, 1),
-                    "decisions": decisions,
-                    "incidents": len(await store.incidents.list()),
-                    "alerts_stored": stored,
-                    "alerts_arrived": len(receiver.alerts),
-                    "alerts_doubled": sum(1 for n in receiver.alerts.values() if n > 1),
-                    "messages": receiver.messages,
-                    "refused": receiver.refused,
-                    "database_mb": round(
-                        sum(f.stat().st_size for f in Path(folder).glob("orch.db*")) / 1e6, 1
-                    ),
-                    "memory_growth_mb": round(
-                        (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3, 1
-                    ),
-                }
-            )
-        )
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        found = {
+            "real_s": round(time.monotonic() - begun, 1),
+            "simulated_h": round(clock.monotonic() / 3600, 1),
+            "out_of_time": out_of_time,
+            "decisions": sum(decisions),
+            "incidents": len(await store.incidents.list()),
+            "alerts_stored": stored,
+            "alerts_arrived": len(receiver.alerts),
+            "alerts_lost": stored - len(receiver.alerts),
+            "alerts_doubled": sum(1 for n in receiver.alerts.values() if n > 1),
+            "messages": receiver.messages,
+            "refused": receiver.refused,
+            "database_mb": round(_size(Path(folder)) / 1e6, 1),
+            "memory_growth_mb": round(grown / 1e3, 1),
+        }
         await store.close()
+    return found
+
+
+def main() -> int:
+    """Run and report; 1 where an alert was lost or told twice, or the time was up."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    found = asyncio.run(day(60.0 * options.minutes))
+    show([found], as_json=options.json)
+    return 1 if found["out_of_time"] or found["alerts_lost"] or found["alerts_doubled"] else 0
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.exit(main())

@@ -1,13 +1,15 @@
 """Feeds hostile inputs to whatever reads what others wrote; stops at a crash, a hang or growth.
 
-    python -m bench.fuzz [--inputs 1000000] [--seed 1]
+    python -m bench.fuzz [--inputs 1000000] [--seed 1] [--minutes 60] [--json]
 
 Inputs are mutations of real ones: bytes flipped, cut, doubled, spliced with those of another kind.
-A reader may refuse with its own error; any other exception, or a CPU second, is a find.
+A reader may refuse with its own error; any other exception, or a CPU second, is a find. After
+`--minutes` it stops, and says how many inputs there were.
 """
 
 import argparse
 import json
+import math
 import random
 import resource
 import sys
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.observe.figures import show
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import OrchError
@@ -111,8 +114,9 @@ def mutated(rng: random.Random, pool: list[bytes]) -> bytes:
     return bytes(text[:MOST_BYTES])
 
 
-def fuzz(inputs: int, seed: int) -> dict[str, object]:
-    """Feed that many; the figures."""
+def fuzz(inputs: int, seed: int, within_s: float = math.inf) -> dict[str, object]:
+    """Feed that many, or what can be fed in that time; the figures."""
+    until = time.monotonic() + within_s
     rng, pool = random.Random(seed), seeds()
     shares = [share for _, share in READERS.values()]
     counts = dict.fromkeys(READERS, 0)
@@ -120,6 +124,8 @@ def fuzz(inputs: int, seed: int) -> dict[str, object]:
     slowest: tuple[float, str] = (0.0, "")
     base_kib = 0
     for number in range(inputs):
+        if not number % 100 and time.monotonic() > until:
+            break
         name = rng.choices(list(READERS), shares)[0]
         text = mutated(rng, pool)
         begun = time.process_time()
@@ -135,13 +141,15 @@ def fuzz(inputs: int, seed: int) -> dict[str, object]:
         slowest = max(slowest, (took, name))
         if took > SLOW_S:
             finds.append(f"{name}: {took:.1f} s: {text[:80]!r}")
-        if number == inputs // 5:
+        if number == min(20_000, inputs // 5):
             base_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base_kib
+    most_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    grown_kib = most_kib - base_kib if base_kib else 0
     if grown_kib > GROWTH_KIB:
         finds.append(f"memory grew by {grown_kib} KiB")
     return {
         "inputs": sum(counts.values()),
+        "out_of_time": sum(counts.values()) < inputs,
         "by_reader": counts,
         "finds": finds[:20],
         "num_finds": len(finds),
@@ -155,10 +163,12 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     begun = time.monotonic()
-    found = fuzz(options.inputs, options.seed)
-    print(json.dumps({**found, "seconds": round(time.monotonic() - begun)}, indent=1))
+    found = fuzz(options.inputs, options.seed, 60.0 * options.minutes)
+    show([{**found, "seconds": round(time.monotonic() - begun)}], as_json=options.json)
     return 1 if found["finds"] else 0
 
 

@@ -1,10 +1,10 @@
 """Kills the daemon again and again while runs fail, restart and finish; says what was lost.
 
-    python -m bench.soak [--kills 300] [--seed 1]
+    python -m bench.soak [--kills 300] [--seed 1] [--minutes 60] [--json]
 
 Each daemon dies at a point of tests/faults/points.py, or at a random moment, both from the seed.
 Runs follow each other (attempt 1 fails, attempt 2 finishes); after each one its attempts, its log
-and its alerts are compared with what really happened.
+and its alerts are compared with what really happened. After `--minutes` it kills no more.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.observe.figures import show
 from orchestrator.core.errors import OrchError
 from tests.faults.nursery import Nursery
 from tests.faults.points import POINTS, Fault
@@ -63,9 +64,8 @@ class Count:
             "bytes_wrong": self.bytes_wrong,
             "stuck": self.stuck,
             "current_after_start_s": {
-                "median": round(times[len(times) // 2], 2),
-                "p95": round(times[int(len(times) * 0.95)], 2),
-                "max": round(times[-1], 2),
+                name: round(times[int(len(times) * share)], 2) if times else None
+                for name, share in (("median", 0.5), ("p95", 0.95), ("max", 0.9999))
             },
             "seconds": round(seconds),
         }
@@ -153,6 +153,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rng, count = random.Random(options.seed), Count()
     folder = Path(tempfile.mkdtemp(prefix="orch-soak-", dir="/tmp"))
@@ -164,17 +166,20 @@ def main() -> int:
     config = folder / "inventory.yaml"
     config.write_text(inventory(folder))
     begun = time.monotonic()
+    until = begun + 60.0 * options.minutes
     with Receiver() as receiver, Nursery() as nursery:
         stage = Stage(nursery, config, {**env, **receiver.env}, receiver)
         try:
-            while sum(count.kills.values()) < options.kills:
+            while sum(count.kills.values()) < options.kills and time.monotonic() < until:
                 one_life(stage, rng, count)
             settle(stage, count)
             judge(stage, receiver, count)
         finally:
             stage.close()
             subprocess.run(["tmux", "kill-server"], env=env, capture_output=True, check=False)
-    print(json.dumps(count.report(time.monotonic() - begun), indent=1))
+    out_of_time = sum(count.kills.values()) < options.kills
+    report = {**count.report(time.monotonic() - begun), "out_of_time": out_of_time}
+    show([report], as_json=options.json)
     wrong = count.lost or count.doubled or count.attempts_wrong or count.bytes_wrong or count.stuck
     if not wrong:
         shutil.rmtree(folder)
