@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-FAST_BYTES_PER_S = 20e6
+FAST_BYTES_PER_S = 12e6
 """A link that takes more than this is not worth the time of compressing."""
 
 
@@ -21,8 +21,8 @@ class Pace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether compressing pays; yes as long as nothing is known."""
-        return self._arrived <= self._busy_s * FAST_BYTES_PER_S
+        """Whether compressing pays; no as long as nothing is known."""
+        return self._arrived < self._busy_s * FAST_BYTES_PER_S
 
     @contextlib.contextmanager
     def carrying(self, size: int) -> Iterator[None]:

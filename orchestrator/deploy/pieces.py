@@ -14,14 +14,15 @@ from orchestrator.probe import manifest as wire
 
 
 def read_pieces(
-    bundle: Bundle, wanted: Iterable[str], *, piece_bytes: int
+    bundle: Bundle, wanted: Iterable[str], sizes: Iterator[int]
 ) -> Iterator[tuple[bytes, int]]:
-    """Pieces of records for the wanted files, of `piece_bytes` or a little more, one by one.
+    """Pieces of records for the wanted files, of those sizes in bytes or a little more, one by one.
 
     With each the bytes of content in it. DeployError where a file no longer is what was hashed;
     memory stays flat.
     """
     pending: list[bytes] = []
+    piece_bytes = next(sizes)
     held = content = 0
     for sha in wanted:
         offset = 0
@@ -34,6 +35,7 @@ def read_pieces(
             if held >= piece_bytes:
                 yield b"".join(pending), content
                 pending, held, content = [], 0, 0
+                piece_bytes = next(sizes)
     if pending:
         yield b"".join(pending), content
 

@@ -28,6 +28,8 @@ from orchestrator.deploy.provenance import Provenance
 from orchestrator.probe import manifest as wire
 
 PIECE_BYTES = 1024 * 1024
+FIRST_PIECE_BYTES = 256 * 1024
+"""While it is not known yet how fast the link is, and so whether to compress."""
 SENDERS = 4
 INLINE_BYTES = 256 * 1024
 """So little travels with the commit itself."""
@@ -105,12 +107,13 @@ class _Sending:
 
     def all_of_it(self) -> bytes | None:
         """All that is missing, as one piece; None where nothing is."""
-        pieces = read_pieces(self._bundle, self._plan.missing, piece_bytes=PIECE_BYTES)
+        pieces = read_pieces(self._bundle, self._plan.missing, itertools.repeat(PIECE_BYTES))
         return b"".join(piece for piece, _ in pieces) or None
 
     async def send(self) -> None:
         """Send what is missing, several pieces on their way at once."""
-        pieces = read_pieces(self._bundle, self._plan.missing, piece_bytes=PIECE_BYTES)
+        sizes = itertools.chain([FIRST_PIECE_BYTES] * SENDERS, itertools.repeat(PIECE_BYTES))
+        pieces = read_pieces(self._bundle, self._plan.missing, sizes)
         numbered = enumerate(pieces)
         turn = asyncio.Lock()
         async with asyncio.TaskGroup() as group:

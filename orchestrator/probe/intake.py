@@ -11,6 +11,7 @@ import os
 import threading
 from typing import Any
 
+from . import blobs
 from . import manifest as wire
 from .errors import OpError
 
@@ -21,7 +22,7 @@ class Intake:
     """What one deploy has sent so far."""
 
     def __init__(self, incoming: str) -> None:
-        self._blobs = os.path.join(incoming, "blobs")
+        self._blobs = os.fsencode(os.path.join(incoming, "blobs"))
         self._turn = threading.Condition()
         self._next = 0
         self._failure: BaseException | None = None
@@ -69,8 +70,7 @@ class Intake:
         if sha == self._hashing and offset == self._offset:
             self._hash.update(content)
             self._offset += len(content)
-        path = os.path.join(self._blobs, sha)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = blobs.open_to_write(self._blobs, sha)
         try:
             written = 0
             while written < len(content):

@@ -14,7 +14,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import history, intake, setup, spare
+from . import blobs, history, intake, setup, spare
 from . import listing as listings
 from . import manifest as wire
 from .freshness import changed_since_ahead, changed_since_offer, look_ahead
@@ -96,14 +96,14 @@ def offer(args: Args, _progress: Progress) -> Args:
         return {"unknown": True}
     digest = args["digest"]
     stock = _stock(workdir, digest, changed_since_ahead, _twin(workdir, digest))
-    blobs = os.path.join(os.fsencode(workdir.incoming(digest)), b"blobs")
+    before = os.path.join(os.fsencode(workdir.incoming(digest)), b"blobs")
     env = setup.digest_of(listing, setup.Surroundings.of(args))
     return {
         "missing": [
             content
             for content in stock.lacking(listing)
             if stock.anywhere(content) is None
-            and not _arrived(os.path.join(blobs, content.encode()), content)
+            and not _arrived(blobs.place(before, content), content)
         ],
         "current": workdir.current(),
         "exists": workdir.record(digest) is not None,
@@ -117,7 +117,7 @@ def _arrived(path: bytes, sha: str) -> bool:
 
 
 @told
-def blobs(args: Args, _progress: Progress) -> Args:
+def take_piece(args: Args, _progress: Progress) -> Args:
     """Write a piece of what is missing; pieces may come in any order, each has its number."""
     incoming = claim(Workdir(args["workdir"]), args["digest"], args["deploy"])
     data = args["data"]
@@ -151,8 +151,8 @@ def commit(args: Args, progress: Progress) -> Args:
         if twin is not None:
             os.rename(twin, tree)
         stock = _stock(workdir, digest, changed_since_offer, tree if twin is not None else None)
-        blobs = os.path.join(incoming, "blobs")
-        builder = Builder(tree, blobs, arriving.verified(), stock, is_twin=twin is not None)
+        came = os.path.join(incoming, "blobs")
+        builder = Builder(tree, came, arriving.verified(), stock, is_twin=twin is not None)
         progress({"stage": "verify"})
         builder.build(listing)
         package = os.path.join(tree, manifest.name)
@@ -265,7 +265,7 @@ OPS = {
     "release_abandon": abandon,
     "release_look": look,
     "release_offer": offer,
-    "release_blobs": blobs,
+    "release_blobs": take_piece,
     "release_commit": commit,
     **history.OPS,
 }

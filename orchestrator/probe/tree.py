@@ -14,9 +14,9 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from . import blobs, spare
 from . import listing as listings
 from . import manifest as wire
-from . import spare
 from .errors import OpError
 from .freshness import changed_since
 from .listing import Index, Known, Listing, inside, sha256_of
@@ -35,7 +35,7 @@ class Builder:
     def __init__(
         self,
         root: str,
-        blobs: str,
+        came: str,
         verified: frozenset[str],
         stock: Stock,
         *,
@@ -43,12 +43,12 @@ class Builder:
     ) -> None:
         self._root = os.fsencode(root)
         self._is_twin = is_twin
-        self._blobs = os.fsencode(blobs)
+        self._came = os.fsencode(came)
         self._verified = verified
         self._stock = stock
         self._repairs = not is_twin and os.path.isdir(self._root)
         self._before = listings.held(root) if self._repairs else None
-        self._arrived = frozenset(os.listdir(blobs))
+        self._arrived = blobs.arrived(self._came)
         self._folders: set[bytes] = set()
         self._reflinks = True
         self._fresh: list[bytes] = []
@@ -168,7 +168,7 @@ class Builder:
         elif content in self._placed:
             self._copy(self._placed[content], path)
         elif content in self._arrived:
-            blob = os.path.join(self._blobs, content.encode())
+            blob = blobs.place(self._came, content)
             if content not in self._verified:
                 self._require(entry, blob)
             os.rename(blob, path)

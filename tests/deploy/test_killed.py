@@ -88,7 +88,7 @@ async def test_what_a_killed_transfer_had_sent_is_not_sent_again(
         "deploy": 1,
     }
     send(bundle, args)
-    torn = next(iter((workdir / "releases").glob(".incoming-*/blobs/*")))
+    torn = next(iter((workdir / "releases").glob(".incoming-*/blobs/*/*")))
     torn.write_bytes(torn.read_bytes()[:-1])
     missing = release.offer(args, lambda _: None)["missing"]
     assert missing == [torn.name]

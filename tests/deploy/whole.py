@@ -1,5 +1,6 @@
 """Looks at trees: what a release must be, and what must not be left beside it."""
 
+import itertools
 import os
 import stat
 from pathlib import Path
@@ -47,5 +48,7 @@ def leftovers(workdir: Path) -> list[str]:
 def send(bundle: Bundle, args: dict[str, Any]) -> None:
     """Offer and send what is missing, by direct calls of the far side's ops."""
     missing = release.offer(args, lambda _: None)["missing"]
-    for number, (piece, _) in enumerate(read_pieces(bundle, missing, piece_bytes=65536)):
-        release.blobs({**args, "number": number, "packed": False, "data": piece}, lambda _: None)
+    for number, (piece, _) in enumerate(read_pieces(bundle, missing, itertools.repeat(65536))):
+        release.take_piece(
+            {**args, "number": number, "packed": False, "data": piece}, lambda _: None
+        )
