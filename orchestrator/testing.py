@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from orchestrator.core.command import Command
 from orchestrator.core.errors import TargetError, Unreachable
-from orchestrator.transport.base import Channel, Completed
+from orchestrator.transport.base import Channel, Completed, Way
 from orchestrator.transport.running import Tail, run_to_end
 
 _PIPE_BYTES = 65536
@@ -60,14 +60,15 @@ class FakeTransport:
         self.opened: list[Command] = []
         self.problem: TargetError | None = None
         """Raised by whatever is opened, while it is set."""
+        self.way: Way | None = None
         self.back = asyncio.Event()
         """Set when the host can be reached again."""
         self._programs, self._default = dict(programs), default
         self._channels: list[_FakeChannel] = []
 
-    async def open(self, command: Command, *, bulk: bool = False) -> Channel:
+    async def open(self, command: Command, *, bulk: bool = False, lasting: bool = False) -> Channel:
         """Start a program."""
-        del bulk
+        del bulk, lasting
         self.opened.append(command)
         if self.problem is not None:
             raise self.problem

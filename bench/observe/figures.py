@@ -1,8 +1,9 @@
-"""How figures are printed: a table for a person, one JSON document with --json."""
+"""How figures are printed: a table for a person, one JSON document with --json or in a file."""
 
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -11,6 +12,12 @@ def wants_json() -> bool:
     asked = "--json" in sys.argv
     sys.argv[:] = [word for word in sys.argv if word != "--json"]
     return asked
+
+
+def keep(name: str | None, found: Mapping[str, Any]) -> None:
+    """Write what was found into a file as one JSON document; nothing where no file was named."""
+    if name is not None:
+        Path(name).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

@@ -1,31 +1,33 @@
 """How fresh a stored line is, and what that costs: one host, many containers, 10 lines/s each.
 
-    python -m bench.observe.freshness [CONTAINERS ...] [--json]     (default: 1 20 100; root, lab)
+    python -m bench.observe.freshness [CONTAINERS ...] [--json FILE] [--only PART ...]
+                                                                    (default: 1 20 100; root, lab)
 
 The containers are real, behind one sshd with its defaults, over a cable of its own; links,
 readers and store are the daemon's, in this one process, whose CPU and memory are counted. A column
 for each count of containers: line written -> stored in ms; CPU in parts of a core; bytes on the
-cable against bytes logged; seconds from a cable plugged in again to a line stored of every run.
-Last come the owner's own way and ControlMaster polling, on the same host: how many containers two
-cores could look at once a second. The daemon's own cost is bench.observe.cost's.
+cable against bytes logged; seconds from a cable plugged in again until of every run a line is
+stored that was written behind the cut, and how many probes that cost. Last come the owner's own
+way and ControlMaster polling, on the same host: how many containers two cores could look at once
+a second. The daemon's own cost is bench.observe.cost's.
 """
 
+import argparse
 import asyncio
 import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.observe.figures import show, wants_json
+from bench.observe.figures import keep, show
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import Host, Job, LinkState, Run, RunState, Target
 from orchestrator.launch.session import attempt_dir, end, launch, launch_spec
@@ -36,6 +38,7 @@ from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
 from tests.lab.lab import Lab
 
+PARTS = ("steady", "cuts", "other")
 MEASURED_S = 20.0
 CUTS_S = (5.0, 45.0)
 """The first is shorter than what ends a connection, the second is not."""
@@ -63,7 +66,8 @@ class Watched:
     run: Run
     delays_s: list[float] = field(default_factory=list)
     logged_bytes: int = 0
-    last_stored_at: float = 0.0
+    newest_written_at: float = 0.0
+    """When the newest line that is stored was written, by its own word."""
 
 
 class TimedLogs:
@@ -80,17 +84,17 @@ class TimedLogs:
         kept = self._logs.append(run, attempt, offset, chunk, at)
         now, one = time.time(), self._watched[run]
         one.logged_bytes += len(kept.fresh)
-        one.last_stored_at = now
         for line in kept.fresh.split(b"\n"):
             words = line.split()
             if len(words) > 2 and words[0] == b"step":
-                one.delays_s.append(now - float(words[2]))
+                one.newest_written_at = float(words[2])
+                one.delays_s.append(now - one.newest_written_at)
         return kept
 
 
-async def measure(lab: Lab, folder: Path) -> dict[str, Any]:
-    """All containers of a lab, watched at once."""
-    clock, pool = SystemClock(), Pool()
+async def measure(lab: Lab, folder: Path, parts: Collection[str]) -> dict[str, Any]:
+    """All containers of a lab, watched at once; `parts` of PARTS."""
+    clock, pool = SystemClock(), Pool(lasting=True)
     store = await Store.open(folder, clock)
     watched: dict[str, Watched] = {}
     setattr(store, "logs", TimedLogs(store.logs, watched))  # noqa: B010  a proxy that measures
@@ -111,9 +115,11 @@ async def measure(lab: Lab, folder: Path) -> dict[str, Any]:
         watched[one.run.id] = one
     readers = [asyncio.create_task(_read(store, one)) for one in watched.values()]
     found = {"containers": len(links), "connected_s": round(connected_s, 2)}
-    found |= await _steady(lab, watched)
-    for cut_s in CUTS_S:
-        found[f"resume_after_{cut_s:g}s_cut_s"] = await _resume(lab, watched, cut_s)
+    if "steady" in parts:
+        found |= await _steady(lab, watched)
+    if "cuts" in parts:
+        for cut_s in CUTS_S:
+            found |= await _resume(lab, watched, cut_s)
     for reader in readers:
         reader.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
@@ -171,9 +177,7 @@ async def _read(store: Store, one: Watched) -> None:
 
 
 async def _steady(lab: Lab, watched: dict[str, Watched]) -> dict[str, Any]:
-    begun = time.monotonic()
-    while time.monotonic() - begun < CAUGHT_UP_WITHIN_S and not _is_fresh(watched):
-        await asyncio.sleep(0.1)
+    await _caught_up(watched)
     for one in watched.values():
         one.delays_s.clear()
         one.logged_bytes = 0
@@ -201,27 +205,40 @@ async def _steady(lab: Lab, watched: dict[str, Watched]) -> dict[str, Any]:
     }
 
 
+async def _caught_up(watched: dict[str, Watched]) -> None:
+    begun = time.monotonic()
+    while time.monotonic() - begun < CAUGHT_UP_WITHIN_S and not _is_fresh(watched):
+        await asyncio.sleep(0.1)
+
+
 def _is_fresh(watched: dict[str, Watched]) -> bool:
     """Whether what was printed while the others were launched is stored."""
     return all(one.delays_s and one.delays_s[-1] < 1.0 for one in watched.values())
 
 
-async def _resume(lab: Lab, watched: dict[str, Watched], cut_s: float) -> float:
+async def _resume(lab: Lab, watched: dict[str, Watched], cut_s: float) -> dict[str, Any]:
     """Seconds from the cable's return until every run has a line stored that is newer."""
+    await _caught_up(watched)
+    before = _pids(lab)
     lab.host.cut()
     await asyncio.sleep(cut_s)
     lab.host.restore()
     begun = time.time()
-    while any(one.last_stored_at < begun for one in watched.values()):
+    while any(one.newest_written_at < begun for one in watched.values()):
         await asyncio.sleep(0.01)
         if time.time() - begun > 120:
             break
-    return round(max(one.last_stored_at for one in watched.values()) - begun, 2)
+    passed_s = round(time.time() - begun, 2)
+    anew = len(_pids(lab) - before)
+    return {f"resume_after_{cut_s:g}s_cut_s": passed_s, f"started_anew_after_{cut_s:g}s_cut": anew}
+
+
+def _pids(lab: Lab) -> set[int]:
+    return {pid for one in lab.containers.values() for pid in one.pids(running=" serve ")}
 
 
 def _probes(lab: Lab) -> list[psutil.Process]:
-    pids = {pid for one in lab.containers.values() for pid in one.pids(running=" serve ")}
-    return [psutil.Process(pid) for pid in pids]
+    return [psutil.Process(pid) for pid in _pids(lab)]
 
 
 def _cpu_s(ones: Sequence[psutil.Process]) -> float:
@@ -275,26 +292,40 @@ def _lab_cpu_s(lab: Lab) -> float:
 
 def main() -> None:
     """Each count of containers in a lab of its own, and the other ways beside a single one."""
-    as_json = wants_json()
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.observe.freshness",
+        description="How fresh a stored line is, and what that costs.",
+    )
+    parser.add_argument("containers", nargs="*", type=int, default=[1, 20, 100], metavar="N")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS)
+    )
+    words = parser.parse_args()
     rows: list[dict[str, Any]] = []
     ways: list[dict[str, Any]] = []
-    for count in [int(word) for word in sys.argv[1:]] or [1, 20, 100]:
+    for count in words.containers:
         names = [str(200 + number) for number in range(count)]
         with tempfile.TemporaryDirectory() as folder:
-            _one_lab(names, Path(folder), rows, ways)
-    if ways:
+            _one_lab(names, Path(folder), words.only, rows, ways)
+    if ways and "steady" in words.only:
         rows[0]["containers_at_1s_on_2_cores"] = int(2 / (rows[0]["cores_a_container"]))
-    show(rows, as_json=as_json)
-    if ways:
-        show(ways, as_json=as_json)
+    for table in filter(None, (rows, ways)):
+        show(table, as_json=False)
+    keep(words.json, {"freshness": rows, "other_ways": ways})
 
 
 def _one_lab(
-    names: list[str], folder: Path, rows: list[dict[str, Any]], ways: list[dict[str, Any]]
+    names: list[str],
+    folder: Path,
+    parts: Collection[str],
+    rows: list[dict[str, Any]],
+    ways: list[dict[str, Any]],
 ) -> None:
     with Lab.start(containers=names, unprivileged=(), proxmox_cgroup=(), netns=True) as lab:
-        rows.append(asyncio.run(measure(lab, folder)))
-        if len(names) == 1:
+        if {"steady", "cuts"} & set(parts):
+            rows.append(asyncio.run(measure(lab, folder, parts)))
+        if len(names) == 1 and "other" in parts:
             ways += [polling(lab, control_master=one, folder=folder) for one in (False, True)]
 
 

@@ -98,7 +98,7 @@ class Parts:
             await leasing.begin()
             stack.push_async_callback(leasing.close)
             board = Board(clock)
-            pool = Pool()
+            pool = Pool(lasting=True)
             stack.push_async_callback(pool.close)
             key = await store.values.agree("probe_key", clock.new_id(16))
             fleet = Fleet(pool, clock, board, key, leasing.token)

@@ -9,7 +9,6 @@ import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.core.command import Command
 from orchestrator.core.errors import RemoteCommandFailed, Unreachable
 from orchestrator.core.model import Target
 from orchestrator.link.lines import Lines
@@ -17,21 +16,11 @@ from orchestrator.link.package import ProbePackage
 from orchestrator.probe import receive
 from orchestrator.probe.frames import VERSION, BadFrame, Frame, decode
 from orchestrator.transport.base import Channel, Transport
+from orchestrator.transport.python import PYTHONS, python_command
 from orchestrator.transport.running import printable
 
 NOISE_LIMIT_BYTES = 256 * 1024
 ANSWER_FIRST_S = 8.0
-
-PYTHONS = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
-
-_FIND_PYTHON = """
-boot=$1 digest=$2 size=$3 generation=$4 key=$5; shift 5
-for python in "$@"; do
-  if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' </dev/null 2>/dev/null
-  then exec "$python" -I -S -c "$boot" "$digest" "$size" "$generation" "$key"; fi
-done
-printf '\\norch no-python\\n'
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +70,11 @@ async def boot(
     TargetError where it does not come to a hello: Unreachable, NoPython, or a refused key.
     """
     pythons = (target.python,) if target.python else PYTHONS
-    words = (_receiver(), package.digest, str(len(package.content)), str(generation), key, *pythons)
-    command = Command(argv=("/bin/sh", "-c", _FIND_PYTHON, "sh", *words))
+    words = (package.digest, str(len(package.content)), str(generation), key)
+    command = python_command(_receiver(), words, pythons)
     try:
         async with asyncio.timeout(patience.open_s):
-            channel = await transport.open(command, bulk=bulk)
+            channel = await transport.open(command, bulk=bulk, lasting=not bulk)
     except TimeoutError as exc:
         raise _silent(target, "no connection", patience.open_s) from exc
     try:

@@ -18,7 +18,8 @@ from orchestrator.link.boot import NoPython, Patience, boot
 from orchestrator.link.feeds import Feed, Watch
 from orchestrator.link.package import ProbePackage, probe_package
 from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
-from orchestrator.link.shell_probe import SHELL, ShellProbe, start_shell
+from orchestrator.link.shell_probe import SHELL, start_shell
+from orchestrator.link.subscribed import Life, Subscribed
 from orchestrator.probe.frames import TOKEN_SHIFT, Frame
 from orchestrator.transport.base import Transport
 
@@ -32,7 +33,6 @@ faults that came one after the other each waited as long as a host that is dead.
 logger = logging.getLogger(__name__)
 
 StateReader = Callable[[LinkState], None]
-Life = ProbeChannel | ShellProbe
 Token = Callable[[], int]
 
 
@@ -69,11 +69,10 @@ class Link:
         self._hello_at = float("inf")
         """When the newest attempt came to one, on the monotonic clock."""
         self._readers: list[StateReader] = []
-        self._watches: dict[str, Watch] = {}
-        self._feeds: list[Feed] = []
-        self._kept: dict[str, dict[str, Any]] = {}
+        self._subscribed = Subscribed(target.name)
         self._bulk_slots: set[int] = set()
         self._settled = asyncio.Event()
+        self._judged = asyncio.Event()
         self._poked = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -100,14 +99,15 @@ class Link:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
             self._keeper = None
-        for queue in (*self._watches.values(), *self._feeds):
-            queue.end()
+        self._subscribed.end()
 
     def poke(self) -> None:
         """Try at once, whatever the back-off says; nothing happens on a link that is there."""
         if self._probe is None:
             self._settled.clear()
             self._poked.set()
+        elif self._probe.cut is not None and (way := self._transport.way) and way.poke():
+            self._settled.clear()
 
     @property
     def seen_at(self) -> float | None:
@@ -157,9 +157,11 @@ class Link:
         Where the link is down this fails at once and does not hasten the next attempt, so that
         a loop around it may turn quickly; the new probe is asked all the same.
         """
-        self._kept[op] = args
+        self._subscribed.keep(op, args)
         probe = await self._probe_within(op, 30.0)
-        return await probe.call(op, **args)
+        kept = await probe.call(op, **args)
+        self._subscribed.told(op)
+        return kept
 
     async def _probe_within(self, op: str, timeout_s: float) -> Life:
         try:
@@ -179,14 +181,13 @@ class Link:
         such attempt.
         """
         watch = Watch(name, args, self)
-        if name in self._watches:
-            self._watches[name].end()
-        self._watches[name] = watch
-        if self._probe is not None:
+        self._subscribed.watch(watch)
+        if self._probe is not None and self._probe.cut is None:
             try:
                 await self._probe.call("watch", **watch.restart())
+                self._subscribed.told(watch)
             except CallFailed:
-                del self._watches[name]
+                self._subscribed.drop(name)
                 raise
             except Unreachable:
                 pass  # the next probe is told again
@@ -195,13 +196,12 @@ class Link:
     def listen(self, *kinds: str, most: int = 64) -> Feed:
         """Frames of these kinds that belong to no watch, the newest `most` of them."""
         feed = Feed(frozenset(kinds), most)
-        self._feeds.append(feed)
+        self._subscribed.listen(feed)
         return feed
 
     def unlisten(self, feed: Feed) -> None:
         """End a feed."""
-        feed.end()
-        self._feeds.remove(feed)
+        self._subscribed.unlisten(feed)
 
     @asynccontextmanager
     async def bulk(self) -> AsyncIterator[ProbeChannel]:
@@ -230,7 +230,7 @@ class Link:
 
     async def unwatch(self, watch: str) -> None:
         """Forget a watch, here and there."""
-        self._watches.pop(watch, None)
+        self._subscribed.drop(watch)
         await self._tell({"kind": "call", "id": 0, "op": "unwatch", "args": {"watch": watch}})
 
     async def _tell(self, frame: Frame) -> None:
@@ -248,7 +248,7 @@ class Link:
         if self._keeper is None:
             raise Unreachable(f"{self.target.name}: the link is closed.", target=self.target.name)
         await self._settled.wait()
-        if self._probe is None:
+        if self._probe is None or self._probe.cut is not None:
             raise self.problem or Unreachable(
                 f"{self.target.name}: the link was closed.", target=self.target.name
             )
@@ -262,9 +262,7 @@ class Link:
             if self._clock.monotonic() - self._hello_at >= _STEADY_S:
                 delay_s = BACKOFF_FIRST_S
             self.problem = problem
-            logger.info(
-                "link.unreachable", extra={"target": self.target.name, "reason": str(problem)}
-            )
+            self._note_lost(problem)
             self._set_state(LinkState.UNREACHABLE)
             self._settled.set()
             await self._pause(self._clock.jitter(delay_s))
@@ -280,25 +278,57 @@ class Link:
         self._failures, self._hello_at = 0, self._clock.monotonic()
         living = asyncio.create_task(probe.live(), name=f"probe {self.target.name}")
         try:
-            probe.on_late = lambda: self._set_state(_state_of(probe))
-            self._probe, self._hello, self.problem = probe, probe.hello, None
-            logger.info("link.connected", extra={"target": self.target.name})
-            self._set_state(LinkState.CONNECTED)
-            self._settled.set()
-            await self._tell_again(probe)
-            return await living
+            probe.on_late = lambda: self._judge(probe)
+            self._probe, self._hello = probe, probe.hello
+            self._subscribed.renew()
+            self._judge(probe)
+            return await self._live(probe, living)
         finally:
             self._probe, self._seen_at = None, probe.seen_at
             self._settled.clear()
             living.cancel()
             await asyncio.gather(living, return_exceptions=True)
 
+    async def _live(self, probe: Life, living: asyncio.Task[TargetError]) -> TargetError:
+        """Until its end; whenever it can be reached it is told what it does not know yet."""
+        while not living.done():
+            self._judged.clear()
+            if probe.cut is None and self._subscribed.any_untold:
+                try:
+                    await self._subscribed.tell(probe)
+                except Unreachable as exc:
+                    if probe.cut is None:
+                        probe.drop(exc)
+            judged = asyncio.create_task(self._judged.wait())
+            await asyncio.wait({living, judged}, return_when=asyncio.FIRST_COMPLETED)
+            judged.cancel()
+        return living.result()
+
+    def _judge(self, probe: Life) -> None:
+        """What the link to this probe is worth now; one that is cut may come back."""
+        self.problem = probe.cut
+        if probe.cut is not None:
+            state = LinkState.UNREACHABLE
+            self._note_lost(probe.cut)
+        else:
+            if self.state is LinkState.UNREACHABLE:
+                logger.info("link.connected", extra={"target": self.target.name})
+            state = LinkState.DEGRADED if probe.late else LinkState.CONNECTED
+        self._set_state(state)
+        self._settled.set()
+        self._judged.set()
+
+    def _note_lost(self, why: TargetError) -> None:
+        logger.info("link.unreachable", extra={"target": self.target.name, "reason": str(why)})
+
     async def _begin_life(self) -> Life:
         try:
-            return await self._boot(self._key, self._on_frame, bulk=False)
+            return await self._boot(self._key, self._subscribed.accept, bulk=False)
         except NoPython as exc:
             logger.info("link.plain_shell", extra={"target": self.target.name, "why": str(exc)})
-            return await start_shell(self.target, self._transport, self._clock, self._on_frame)
+            return await start_shell(
+                self.target, self._transport, self._clock, self._subscribed.accept
+            )
 
     async def _boot(
         self, key: str, on_frame: Callable[[Frame], None], *, bulk: bool
@@ -316,28 +346,8 @@ class Link:
             if bulk or self._hello is None
             else Patience().after(self._failures),
         )
-        return ProbeChannel(self.target.name, booted, self._clock, on_frame)
-
-    async def _tell_again(self, probe: Life) -> None:
-        """Bring a new probe to where the last one was."""
-        try:
-            for watch in list(self._watches.values()):
-                if not watch.over:
-                    try:
-                        await probe.call("watch", **watch.restart())
-                    except CallFailed as exc:
-                        self._watches.pop(watch.name, None)
-                        watch.fail(exc)
-            for op, args in self._kept.items():
-                try:
-                    await probe.call(op, **args)
-                except CallFailed as exc:
-                    logger.warning(
-                        "link.kept_call_failed",
-                        extra={"target": self.target.name, "op": op, "reason": str(exc)},
-                    )
-        except Unreachable as exc:
-            probe.drop(exc)
+        way = None if bulk else self._transport.way
+        return ProbeChannel(self.target.name, booted, self._clock, on_frame, way)
 
     async def _pause(self, seconds: float) -> None:
         """Let a host that is there and refuses have its peace; one that comes back is met."""
@@ -355,17 +365,6 @@ class Link:
             await asyncio.gather(*waits, return_exceptions=True)
         self._settled.clear()
 
-    def _on_frame(self, frame: Frame) -> None:
-        name = frame.get("watch")
-        if isinstance(name, str):
-            watch = self._watches.get(name)
-            if watch is not None:
-                watch.accept(frame)
-            return
-        for feed in self._feeds:
-            if frame["kind"] in feed.kinds:
-                feed.accept(frame)
-
     def _set_state(self, state: LinkState) -> None:
         if state is self.state:
             return
@@ -378,7 +377,3 @@ class Link:
             logger.critical("link.keeper_failed", extra={"target": self.target.name}, exc_info=exc)
         self._set_state(LinkState.UNREACHABLE)
         self._settled.set()
-
-
-def _state_of(probe: Life) -> LinkState:
-    return LinkState.DEGRADED if probe.late else LinkState.CONNECTED

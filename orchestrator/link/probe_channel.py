@@ -22,11 +22,14 @@ from orchestrator.probe.frames import (
     encode,
     raw_size,
 )
+from orchestrator.transport.base import Way
 from orchestrator.transport.running import printable
 
 DEAD_AFTER_S = 15.0
 """Without a byte: three pings lost."""
 
+_WAY_LATE_S = 2.5
+"""A way that pings as often as we do was heard this long after its ping, or is cut."""
 _WRITE_WITHIN_S = 30.0
 _SLOWEST_BYTES_PER_S = 32 * 1024
 
@@ -56,15 +59,26 @@ class _Pending:
 class ProbeChannel:
     """A probe that said hello. `live()` has to run for anything else to come back."""
 
-    def __init__(self, target: str, booted: Booted, clock: Clock, on_frame: FrameReader) -> None:
+    def __init__(
+        self,
+        target: str,
+        booted: Booted,
+        clock: Clock,
+        on_frame: FrameReader,
+        way: Way | None = None,
+    ) -> None:
         self._target, self._clock, self._on_frame = target, clock, on_frame
+        self._way = way
         self._channel, self._lines = booted.channel, booted.lines
         self.hello = booted.hello
         self.seen_at = clock.now()
         self.late = False
+        self.cut: TargetError | None = None
+        """Why nothing comes through now, though the probe may live and be heard again."""
         self.on_late: Callable[[], None] = lambda: None
-        """Called whenever `late` changes: an answer to a ping is missing, or came."""
+        """Called whenever `late` or `cut` changes: an answer to a ping is missing, or came."""
         self._pings = 0
+        self._heard_at = clock.monotonic()
         self._over = False
         self._ponged = 0
         self._ids = itertools.count(1)
@@ -76,6 +90,7 @@ class ProbeChannel:
     async def live(self) -> TargetError:
         """Read and ping until the probe is gone; what ended it is the result."""
         problem: TargetError = self._lost("was closed here")
+        leave = self._way.on_change(self._way_changed) if self._way is not None else None
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read())
@@ -86,6 +101,8 @@ class ProbeChannel:
             problem = first if isinstance(first, TargetError) else problem
         finally:
             self._over = True
+            if leave is not None:
+                leave()
             for pending in self._pending.values():
                 if not pending.answer.done():
                     pending.answer.set_exception(self._lost(f"was lost while `{pending.op}` ran"))
@@ -107,6 +124,8 @@ class ProbeChannel:
         counts from the call or from its newest progress. CallFailed where the op failed there;
         Unreachable where no answer came: it may have happened all the same.
         """
+        if self.cut is not None:
+            raise self.cut
         number = next(self._ids)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
@@ -164,6 +183,8 @@ class ProbeChannel:
                 if (size := raw_size(frame)) is not None:
                     await self._add_behind(frame, size)
                 self.seen_at = self._clock.now()
+                if self.cut is not None:
+                    self._set_cut(None)
                 self._take(frame)
         except BadFrame as exc:
             raise Unreachable(
@@ -231,7 +252,7 @@ class ProbeChannel:
             pending.on_progress(frame.get("value"))
 
     async def _beat(self) -> None:
-        heard, heard_at = self._lines.num_bytes, self._clock.monotonic()
+        heard, self._heard_at = self._lines.num_bytes, self._clock.monotonic()
         while True:
             pinged = not self._writing.locked()
             if pinged:
@@ -241,11 +262,28 @@ class ProbeChannel:
             now = self._clock.monotonic()
             # A large frame on a slow way out keeps both sides silent; its own deadline counts.
             if self._lines.num_bytes != heard or self._writing.locked():
-                heard, heard_at = self._lines.num_bytes, now
-            if now - heard_at >= DEAD_AFTER_S:
-                raise self._lost(f"has been silent for {now - heard_at:.0f} s")
+                heard, self._heard_at = self._lines.num_bytes, now
+            if (silent_s := now - self._heard_at) >= DEAD_AFTER_S:
+                problem = self._lost(f"has been silent for {silent_s:.0f} s")
+                if self._way is None or self._way.silent_s < PING_INTERVAL_S + _WAY_LATE_S:
+                    raise problem
+                self._set_cut(problem)
             if pinged and self._ponged != self._pings:
                 self._set_late(late=True)
+
+    def _way_changed(self) -> None:
+        assert self._way is not None
+        # What was silent behind a cut gets its time anew.
+        self._heard_at = self._clock.monotonic()
+        self._set_cut(self._way.problem)
+
+    def _set_cut(self, problem: TargetError | None) -> None:
+        """Whoever waits for an answer is told at once, and by a new probe's start only."""
+        if problem is not None and self._pending:
+            self.drop(problem)
+        elif problem is not None or self.cut is not None:
+            self.cut = problem
+            self.on_late()
 
     def _set_late(self, *, late: bool) -> None:
         if self.late != late:

@@ -57,6 +57,8 @@ class ShellProbe:
         self.hello = hello
         self.seen_at = clock.now()
         self.late = False
+        self.cut: TargetError | None = None
+        """Always None: a look that fails is its end."""
         self.on_late: Callable[[], None] = lambda: None
         self._watches: dict[str, ShellWatch] = {}
         self._gpu_interval_s = 0.0

@@ -28,7 +28,7 @@ Daemon to probe
     call     id op args raw                                 see the ops of serve.py; with `raw: N`
              the N bytes behind the line are the op's `data`
     ack      watch stream offset          stored up to here; opens the window; not for each line
-    ping     n                                              every 5 s; SILENCE_LIMIT_S without a frame end it
+    ping     n                            every 5 s; SILENCE_LIMIT_S without a frame end it
 
 Ops of a call (args -> value)
     launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}  once per attempt_dir
@@ -107,6 +107,7 @@ CHUNK_BYTES = 256 * 1024
 WINDOW_BYTES = 4 * 1024 * 1024
 PING_INTERVAL_S = 5.0
 SILENCE_LIMIT_S = 330.0
+"""More than what holds a probe on its host waits (trunk.py): a cut shorter than that is nothing."""
 TOKEN_SHIFT = 42
 """A generation is the token of the daemon's lease, and below it its clock in milliseconds."""
 

@@ -1,8 +1,8 @@
 """The probe: answers calls and sends what it watches, as frames on stdin and stdout.
 
 One thread owns all state; what may take long runs in threads that only hand back a result.
-Ends at the end of stdin, after 30 s without a frame, or when a newer probe evicts it; no run
-hangs on it.
+Ends at the end of stdin, after SILENCE_LIMIT_S without a frame, or when a newer probe evicts it;
+no run hangs on it.
 """
 
 import os

@@ -3,10 +3,12 @@
 Owns the protocol only. `ssh/`, `local.py` and `container.py` are its three kinds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.core.command import Command
+from orchestrator.core.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,42 @@ class Channel(Protocol):
         ...
 
 
+class Way(Protocol):
+    """What carries a host's lasting channels: it may be cut and joined again beneath them."""
+
+    @property
+    def problem(self) -> TargetError | None:
+        """Why nothing comes through; None while it does, as far as is known."""
+        ...
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since anything came from the host."""
+        ...
+
+    def poke(self) -> bool:
+        """Join at once where the next attempt waits for its time; whether one is made then."""
+        ...
+
+    def on_change(self, reader: Callable[[], None]) -> Callable[[], None]:
+        """Call `reader` after each attempt to join, until the result is called."""
+        ...
+
+
 class Transport(Protocol):
     """A way to one target. Every error is a TargetError with the target's name."""
 
-    async def open(self, command: Command, *, bulk: bool = False) -> Channel:
-        """Start a command; `bulk` asks for a connection that large transfers have to themselves."""
+    @property
+    def way(self) -> Way | None:
+        """What carries lasting channels; None where they last no longer than others."""
+        ...
+
+    async def open(self, command: Command, *, bulk: bool = False, lasting: bool = False) -> Channel:
+        """Start a command.
+
+        `bulk` asks for a connection that large transfers have to themselves, `lasting` for a
+        channel that outlives its connection where that can be had.
+        """
         ...
 
     async def run(

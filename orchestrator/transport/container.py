@@ -6,7 +6,7 @@ Owns nothing of its own: the runtime's words are core/runtimes.py's, the way is 
 from orchestrator.core.command import Command
 from orchestrator.core.model import Target
 from orchestrator.core.runtimes import wrap
-from orchestrator.transport.base import Channel, Completed, Transport
+from orchestrator.transport.base import Channel, Completed, Transport, Way
 
 
 class ContainerTransport:
@@ -15,9 +15,14 @@ class ContainerTransport:
     def __init__(self, host: Transport, target: Target) -> None:
         self._host, self._target = host, target
 
-    async def open(self, command: Command, *, bulk: bool = False) -> Channel:
+    @property
+    def way(self) -> Way | None:
+        """As the host."""
+        return self._host.way
+
+    async def open(self, command: Command, *, bulk: bool = False, lasting: bool = False) -> Channel:
         """Start a command inside."""
-        return await self._host.open(wrap(self._target, command), bulk=bulk)
+        return await self._host.open(wrap(self._target, command), bulk=bulk, lasting=lasting)
 
     async def run(
         self, command: Command, *, stdin: bytes = b"", timeout_s: float = 30.0

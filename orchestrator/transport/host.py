@@ -4,23 +4,25 @@ Owns which commands go over which connections: large transfers have theirs to th
 """
 
 import asyncio
+import contextlib
 from functools import partial
 
-from orchestrator.core.command import Command, marked_line
+from orchestrator.core.command import Command, marked_line, shell_line
 from orchestrator.core.errors import TargetError
 from orchestrator.core.model import Host
-from orchestrator.transport.base import Channel, Completed
+from orchestrator.transport.base import Channel, Completed, Way
 from orchestrator.transport.connections import Connections
 from orchestrator.transport.door import Door
 from orchestrator.transport.marked import MarkedChannel
 from orchestrator.transport.running import run_to_end
 from orchestrator.transport.ssh import connect
+from orchestrator.transport.trunk import NoTrunk, Trunk
 
 
 class SshHost:
     """One host and its connections. The errors of connecting carry the host's name."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, lasting: bool) -> None:
         one_at_a_time = asyncio.Lock()
         self._door = Door()
         self._lanes = {
@@ -33,7 +35,18 @@ class SshHost:
             for bulk in (False, True)
         }
 
-    async def start(self, line: bytes, target: str, *, bulk: bool) -> Channel:
+        self._trunk = (
+            Trunk(host.name, partial(self.start, target=host.name), self._door.answers_again)
+            if lasting
+            else None
+        )
+
+    @property
+    def trunk(self) -> Trunk | None:
+        """What carries lasting channels, where there may be one and the host can hold one."""
+        return self._trunk if self._trunk is not None and self._trunk.usable else None
+
+    async def start(self, line: bytes, target: str, *, bulk: bool = False) -> Channel:
         """Run a command line of a target."""
         return await self._lanes[bulk].start(line, target)
 
@@ -43,6 +56,8 @@ class SshHost:
 
     async def close(self) -> None:
         """End every connection."""
+        if self._trunk is not None:
+            await self._trunk.close()
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
         self._door.close()
 
@@ -53,14 +68,28 @@ class SshTransport:
     def __init__(self, host: SshHost, target: str) -> None:
         self._host, self._target = host, target
 
-    async def open(self, command: Command, *, bulk: bool = False) -> Channel:
+    @property
+    def way(self) -> Way | None:
+        """The host's trunk."""
+        return self._host.trunk
+
+    async def open(self, command: Command, *, bulk: bool = False, lasting: bool = False) -> Channel:
         """Start a command as the host's user."""
         try:
+            if lasting and (held := await self._held(command)) is not None:
+                return held
             channel = await self._host.start(marked_line(command), self._target, bulk=bulk)
         except TargetError as exc:
             # Several targets may share this very failure; each gets one with its own name.
             raise type(exc)(exc.message, target=self._target, remedy=exc.remedy) from exc
         return MarkedChannel(channel, self._target)
+
+    async def _held(self, command: Command) -> Channel | None:
+        trunk = self._host.trunk
+        if trunk is not None:
+            with contextlib.suppress(NoTrunk):
+                return await trunk.open(shell_line(command), self._target)
+        return None
 
     async def run(
         self, command: Command, *, stdin: bytes = b"", timeout_s: float = 30.0

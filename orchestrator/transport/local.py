@@ -40,10 +40,11 @@ class LocalTransport:
 
     def __init__(self, target: str) -> None:
         self._target = target
+        self.way = None
 
-    async def open(self, command: Command, *, bulk: bool = False) -> Channel:
-        """Start a command; `bulk` changes nothing here."""
-        del bulk
+    async def open(self, command: Command, *, bulk: bool = False, lasting: bool = False) -> Channel:
+        """Start a command; the words change nothing here."""
+        del bulk, lasting
         try:
             child = await asyncio.create_subprocess_exec(
                 *("/bin/sh", "-c", shell_line(command)),

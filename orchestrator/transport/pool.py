@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 
 class Pool:
-    """Construct it inside the running loop."""
+    """Construct it inside the running loop.
 
-    def __init__(self) -> None:
+    `lasting`: hold on the hosts what is to outlive a cut connection, for a daemon that stays.
+    """
+
+    def __init__(self, *, lasting: bool = False) -> None:
+        self._lasting = lasting
         self._hosts: dict[Host, SshHost] = {}
 
     def transport(self, target: Target) -> Transport:
@@ -30,7 +34,7 @@ class Pool:
         from orchestrator.transport.host import SshHost, SshTransport
 
         if host not in self._hosts:
-            self._hosts[host] = SshHost(host)
+            self._hosts[host] = SshHost(host, lasting=self._lasting)
         return ContainerTransport(SshTransport(self._hosts[host], target.name), target)
 
     async def close(self) -> None:

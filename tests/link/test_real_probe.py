@@ -5,12 +5,14 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.command import Command
+from orchestrator.core.errors import Unreachable
 from orchestrator.core.model import Host, LinkState, Target
 from orchestrator.link.feeds import Watch
 from orchestrator.link.link import Link
@@ -136,6 +138,93 @@ async def test_container_that_is_stopped(lab: Lab, pool: Pool) -> None:
     lab["200"].start()
     await until(lambda: link.state is LinkState.CONNECTED, deadline_s=DEADLINE_S)
     await link.close()
+
+
+@pytest.fixture
+async def lasting() -> AsyncIterator[Pool]:
+    """A pool as the daemon has it: probes are held on their host."""
+    made = Pool(lasting=True)
+    yield made
+    await made.close()
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+@pytest.mark.timeout(180)
+async def test_a_cut_starts_no_probe_anew(netns_lab: Lab, lasting: Pool) -> None:
+    """Behind a cut of five seconds the same probes go on, and what was printed meanwhile comes."""
+    targets = [
+        replace(lab_target(netns_lab, "pct"), name=f"ct{name}", container=name)
+        for name in ("200", "201")
+    ]
+    targets.append(Target(name="itself", host=targets[0].host))
+    links = [Link(one, lasting.transport(one), SystemClock(), one.name) for one in targets]
+    await asyncio.gather(*(link.start() for link in links))
+    pids = [link.hello and link.hello["pid"] for link in links]
+    log = netns_lab["200"].root / "srv/a/output.log"
+    log.parent.mkdir()
+    watch = await links[0].watch("w", attempt_dir="/srv/a", log_offset=0)
+    got = bytearray()
+    following = asyncio.ensure_future(follow(watch, got))
+    netns_lab.host.cut()
+    log.write_bytes(b"meanwhile\n")
+    await asyncio.sleep(5.0)  # the length of the cut is what is tested
+    netns_lab.host.restore()
+    await until(lambda: got == b"meanwhile\n", deadline_s=DEADLINE_S)
+    assert await asyncio.gather(*(link.call("sessions", socket=None) for link in links))
+    assert [link.hello and link.hello["pid"] for link in links] == pids
+    following.cancel()
+    await asyncio.gather(*(link.close() for link in links))
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+async def test_sshd_that_is_killed_ends_no_probe(lab: Lab, lasting: Pool) -> None:
+    """While sshd is gone the link says why; what begins meanwhile is told to the same probe."""
+    target = lab_target(lab, "pct")
+    link = Link(target, lasting.transport(target), SystemClock(), "sshd")
+    await link.start()
+    pid = link.hello and link.hello["pid"]
+    (lab["200"].root / "srv/b").mkdir()
+    lab.host.kill_sshd()
+    await until(lambda: link.state is LinkState.UNREACHABLE)
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        await link.call("processes")
+    watch = await link.watch("w", attempt_dir="/srv/b", log_offset=0)
+    with pytest.raises(Unreachable):
+        await link.keep("gpus", interval_s=0.0)
+    lab.host.start_sshd()
+    link.poke()
+    (lab["200"].root / "srv/b/output.log").write_bytes(b"behind\n")
+    got = bytearray()
+    following = asyncio.ensure_future(follow(watch, got))
+    await until(lambda: got == b"behind\n", deadline_s=DEADLINE_S)
+    assert link.state is LinkState.CONNECTED
+    assert (link.hello and link.hello["pid"]) == pid
+    following.cancel()
+    await link.close()
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+@pytest.mark.timeout(180)
+async def test_one_probe_that_is_stuck(lab: Lab, lasting: Pool) -> None:
+    """A probe that stands still is given up alone: the others of its host are not started anew."""
+    targets = [
+        replace(lab_target(lab, "pct"), name=f"ct{name}", container=name) for name in ("200", "201")
+    ]
+    links = [Link(one, lasting.transport(one), SystemClock(), "stuck") for one in targets]
+    await asyncio.gather(*(link.start() for link in links))
+    pids = [link.hello and link.hello["pid"] for link in links]
+    (stuck,) = lab["200"].pids(running=" serve ")
+    os.kill(stuck, signal.SIGSTOP)
+    await until(lambda: links[0].state is LinkState.UNREACHABLE, deadline_s=DEADLINE_S)
+    assert links[1].state is LinkState.CONNECTED
+    links[0].poke()
+    await until(lambda: links[0].state is LinkState.CONNECTED, deadline_s=DEADLINE_S)
+    assert (links[0].hello and links[0].hello["pid"]) != pids[0]
+    assert (links[1].hello and links[1].hello["pid"]) == pids[1]
+    await asyncio.gather(*(link.close() for link in links))
 
 
 @pytest.mark.lab
