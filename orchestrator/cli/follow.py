@@ -5,7 +5,6 @@ Plain lines here; on a terminal `live.py` adds one line of status below them.
 """
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from orchestrator.cli.status import exit_text
 from orchestrator.cli.verdict import incident_lines
 from orchestrator.core.errors import DaemonError
 from orchestrator.core.parse.terminal import printable, read_prefix
+from orchestrator.core.patterns import read_pattern
 
 MAX_PARTIAL_CHARS = 100_000
 _PATIENCE_S = 60.0
@@ -224,12 +224,12 @@ def summary_lines(run: Mapping[str, Any]) -> list[str]:
 
 
 def matcher(pattern: str | None, rank: int | None = None) -> Callable[[str], bool]:
-    """Whether a line is wanted; re.error where the pattern is none."""
-    compiled = re.compile(pattern or "")
+    """Whether a line is wanted; ValueError, with the reason, where the pattern is none."""
+    compiled = read_pattern(pattern) if pattern else None
 
     def wanted(line: str) -> bool:
         # What a line's prefix says is read without its colours.
         said = rank is None or read_prefix(printable(line)).rank == rank
-        return said and compiled.search(line) is not None
+        return said and (compiled is None or compiled.search(line) is not None)
 
     return wanted

@@ -2,7 +2,6 @@
 
 import argparse
 import codecs
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ def logs(options: argparse.Namespace) -> int:
     _check(options)
     try:
         wanted = matcher(options.grep, options.rank)
-    except re.error as error:
+    except ValueError as error:
         raise UsageError(f"--grep {options.grep}: {error}.") from error
     if options.target is not None:
         return _direct(options, wanted)

@@ -132,6 +132,6 @@ async def _until_logged(parts: Parts, run: Run, until: Until) -> _Told:
         if message["kind"] == "log":
             *lines, rest = (rest + message["text"]).split("\n")
             for line in lines:
-                if until.pattern.search(line):
+                if until.pattern is not None and until.pattern.search(line):
                     return _Told(reached=True, reason=line.strip())
     return _Told(reached=False, reason="the run has ended")

@@ -74,12 +74,14 @@ def test_faults_of_rules_are_the_inventorys(project: Path, orch: Orch) -> None:
     """A rule that cannot be read is refused at the door, by its line and key."""
     (project / "inventory.yaml").write_text(
         "version: 1\nrules:\n  - name: a\n    pattern: '('\n  - name: b\n    pattrn: x\n"
+        "  - name: c\n    pattern: x\n    until: '(.)\\1'\n"
     )
     ran = orch("rules", "test")
     assert ran.code == 2
-    first, second, last = ran.err.splitlines()
+    first, second, third, last = ran.err.splitlines()
     assert "inventory.yaml:4: rules[0].pattern: '(' is no regular expression" in first
     assert second.endswith(
         "inventory.yaml:6: rules[1].pattrn: is no key of a rule; did you mean pattern?"
     )
-    assert last == "orch: the inventory has 2 faults; nothing was touched"
+    assert "inventory.yaml:9: rules[2].until: '(.)\\\\1' refers to an earlier group" in third
+    assert last == "orch: the inventory has 3 faults; nothing was touched"

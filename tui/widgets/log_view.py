@@ -3,7 +3,6 @@
 What is read, and which range is wanted next, is `reading`'s; who fetches it, the screen's.
 """
 
-import re
 from dataclasses import dataclass
 
 from rich.segment import Segment
@@ -14,6 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from orchestrator.core.patterns import Pattern
 from tui import text
 from tui.reading import Piece, Reading
 from tui.widgets.paint import KIND_CLASSES, kind_style
@@ -45,7 +45,7 @@ class LogView(Widget, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.reading = Reading()
-        self.pattern: re.Pattern[str] | None = None
+        self.pattern: Pattern | None = None
         self.remark = ""
         """Shown in the title: what a search found."""
         self.empty = ""
@@ -127,7 +127,7 @@ class LogView(Widget, can_focus=True):
         for match in self.pattern.finditer(shown):
             if match.end() > match.start():
                 segments.append(Segment(shown[at : match.start()], base))
-                segments.append(Segment(match.group(), match_style))
+                segments.append(Segment(match[0], match_style))
                 at = match.end()
         return [*segments, Segment(shown[at:], base)]
 

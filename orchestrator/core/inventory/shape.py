@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from orchestrator.core.inventory.document import WrittenFloat, WrittenInt
 from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
+from orchestrator.core.patterns import read_pattern
 
 RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
 
@@ -87,10 +88,10 @@ def _size(value: object) -> int:
 def _metric(value: object) -> str:
     text = _text(value)
     try:
-        pattern = re.compile(text)
-    except re.error as error:
-        raise refuse(f"is no regular expression: {error}") from error
-    if "value" not in pattern.groupindex:
+        pattern = read_pattern(text)
+    except ValueError as error:
+        raise refuse(str(error)) from error
+    if "value" not in pattern.names:
         raise refuse("has no group named value; write (?P<value>...) around the number")
     return text
 

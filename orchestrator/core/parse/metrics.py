@@ -6,10 +6,11 @@ regular expressions. A line that cannot be read is counted, and never ends anyth
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from orchestrator.core.patterns import read_pattern
 
 MAX_LINE_BYTES = 1024 * 1024
 MAX_INTEGER = 2**63 - 1
@@ -120,7 +121,7 @@ class PatternMetrics:
     """Numbers that regular expressions with a group `value` find in lines of a log."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
+        self._patterns = {name: read_pattern(text) for name, text in patterns.items()}
 
     def read(self, line: str) -> dict[str, float]:
         """Newest value of each metric in one clean line; what is no number is left out."""

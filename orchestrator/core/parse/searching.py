@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.core.parse.terminal import clean, one_line
+from orchestrator.core.patterns import Pattern, read_pattern
 
 if TYPE_CHECKING:
     import hyperscan
@@ -27,11 +28,6 @@ Parts = Iterable[tuple[int, bytes]]
 
 _NOT_AS_WRITTEN = (rb"[\x00-\x09\x0b-\x1f\x7f-\xff][^\n]*$", rb" $", rb"%\|[^\n]*$")
 """Lines with escapes, returns, tabs, other than ASCII, a blank at their end, or a progress bar."""
-_OF_THE_WHOLE = re.compile(r"\\[AZ]")
-"""Anchors that would mean the ends of a block."""
-
-_PIECE = re.compile(r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(|\)|[*+]|\{\d*,\d*\}|.")
-_REPEATS = re.compile(r"[*+]|\{\d*,\d*\}")
 
 
 def shown_text(raw: bytes) -> str:
@@ -39,32 +35,13 @@ def shown_text(raw: bytes) -> str:
     return one_line(clean(raw)[-1])
 
 
-def compiled(words: str) -> re.Pattern[str]:
-    """The pattern of a search; what might be tried on one line for years is taken as words."""
-    flags = 0 if any(letter.isupper() for letter in words) else re.IGNORECASE
+def compiled(words: str) -> Pattern:
+    """The pattern of a search; what cannot be searched as one is taken as words."""
+    any_case = not any(letter.isupper() for letter in words)
     try:
-        return re.compile(re.escape(words) if _repeats_repeats(words) else words, flags)
-    except re.error:
-        return re.compile(re.escape(words), flags)
-
-
-def _repeats_repeats(words: str) -> bool:
-    """Whether a group with a repeat in it is repeated: `(a+)+$` doubles with each `a` of a line."""
-    repeats, closed = [False], False
-    """Whether each open group holds a repeat, and whether one that does was just closed."""
-    for piece in _PIECE.findall(words):
-        if _REPEATS.fullmatch(piece):
-            if closed:
-                return True
-            repeats[-1] = True
-        elif piece == "(":
-            repeats.append(False)
-        elif piece == ")" and len(repeats) > 1:
-            closed = repeats.pop()
-            repeats[-1] |= closed
-            continue
-        closed = False
-    return False
+        return read_pattern(words, any_case=any_case)
+    except ValueError:
+        return Pattern(re.escape(words), any_case=any_case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +94,16 @@ def _collect(_id: int, _start: int, end: int, _flags: int, found: object) -> Non
     found.append(end)  # type: ignore[attr-defined]  # the list that `_lines` hands over as context
 
 
-def _database(pattern: re.Pattern[str]) -> "hyperscan.Database | None":
+def _database(pattern: Pattern) -> "hyperscan.Database | None":
     """What names the lines that may match; None where it could miss one."""
     import hyperscan  # a client that only wants `compiled` does without
 
-    words = pattern.pattern
-    if not words.isascii() or _OF_THE_WHOLE.search(words) or pattern.search(""):
+    words = pattern.text
+    if not words.isascii() or pattern.search(""):
         return None
     lines = hyperscan.HS_FLAG_MULTILINE
     mine = lines | hyperscan.HS_FLAG_PREFILTER
-    if pattern.flags & re.IGNORECASE:
+    if pattern.any_case:
         mine |= hyperscan.HS_FLAG_CASELESS
     expressions = [words.encode(), *_NOT_AS_WRITTEN]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)

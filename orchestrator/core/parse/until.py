@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from orchestrator.core.errors import UsageError
+from orchestrator.core.patterns import Pattern, read_pattern
 
 EXPRESSIONS = (
     "ended, crashed, incident, step:N, phase:NAME, log:RE, or a metric: 'loss<2', 'loss>9'"
@@ -24,8 +25,8 @@ class Until(NamedTuple):
     """`<` or `>`, of a metric."""
     limit: float = 0.0
     """The step, or what the metric is held against."""
-    pattern: re.Pattern[str] = re.compile("")
-    """What a line of the log has to match."""
+    pattern: Pattern | None = None
+    """What a line of the log has to match, of `log`."""
 
 
 def parse_until(expression: str) -> Until:
@@ -39,10 +40,10 @@ def parse_until(expression: str) -> Until:
         return Until(kind, word=rest.strip())
     if kind == "log" and rest:
         try:
-            return Until(kind, pattern=re.compile(rest))
-        except re.error as error:
+            return Until(kind, pattern=read_pattern(rest))
+        except ValueError as error:
             raise UsageError(
-                f"--until {expression}: not a regular expression: {error}.",
+                f"--until {expression}: not a pattern to search for: it {error}.",
                 remedy="Write it as Python's re has it, a \\ before what is meant as it stands.",
             ) from error
     if metric := _METRIC.fullmatch(expression):

@@ -4,10 +4,10 @@ Owns one rule's clock. The words are HyperPod's: `start_within`, `every`, `until
 """
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 
 from orchestrator.core.detect.signatures.model import Expectation, Signature
+from orchestrator.core.patterns import Match, Pattern
 
 MOST_TORN = 4096
 """Of a line that is not over; what is expected is said in its first characters."""
@@ -29,7 +29,7 @@ class RuleWatch:
         self.rule = rule
         self._wanted = wanted
         self._pattern = rule.matcher("lines")
-        self._until = re.compile(wanted.until) if wanted.until else None
+        self._until = Pattern(wanted.until) if wanted.until else None
         self._started_at = started_at
         # Whether the first line came is not known where a part of the log was read by another.
         self._matched_at: float | None = started_at if seen_before else None
@@ -74,7 +74,7 @@ class RuleWatch:
             return f"{self.rule.id}: no next line within {wanted.every_s:g} s"
         return None
 
-    def _weigh(self, match: "re.Match[str]", limit: float) -> None:
+    def _weigh(self, match: Match, limit: float) -> None:
         try:
             number = float(match[self._wanted.group])
         except (IndexError, TypeError, ValueError):

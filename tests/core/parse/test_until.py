@@ -28,6 +28,7 @@ def test_line_of_a_log_is_a_regular_expression() -> None:
     """What follows `log:` is Python's, colons and signs of comparison included."""
     until = parse_until(r"log:loss: <\d")
     assert isinstance(until, Until)
+    assert until.pattern is not None
     assert until.pattern.search("at step 5 loss: <3")
 
 
@@ -41,6 +42,7 @@ def test_line_of_a_log_is_a_regular_expression() -> None:
         "phase:",
         "log:",
         "log:(",
+        "log:(?=x)y",
         "loss<",
         "loss<x",
         "<2",

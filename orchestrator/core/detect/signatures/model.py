@@ -4,11 +4,12 @@ Owns the shape alone; the known ones stand in the modules beside it, a user's ow
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.core.findings import Role
 from orchestrator.core.model import Severity
+from orchestrator.core.patterns import Searcher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Expectation:
 class Signature:
     """A known failure: how it is recognised, what it means, what to do next.
 
-    Patterns are regular expressions of `re`, searched in text whose lines are joined by newlines.
+    Patterns are regular expressions, searched in text whose lines are joined by newlines.
     A block (a stack with its exception) is of this signature where its exception's type matches
     `types`, or its exception's text matches one of `says`; `frames` further asks for a frame.
     A line of its own is where `lines` matches and `unless` does not.
@@ -66,31 +67,33 @@ class Signature:
     ends: str | None = None
     """What a line of it ends for sure: `process`, `thread` or `rank`."""
     expectation: Expectation | None = None
-    compiled: Mapping[str, re.Pattern[str] | None] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    compiled: Mapping[str, Searcher | None] = field(default_factory=dict, compare=False, repr=False)
 
-    def matcher(self, name: str) -> re.Pattern[str] | None:
+    def matcher(self, name: str) -> Searcher | None:
         """The patterns of one field as a single expression; None where there are none."""
         return self.compiled.get(name)
 
 
-def signature(**fields: object) -> Signature:
-    """A signature with its patterns compiled; re.error where one is no regular expression."""
+def _join(patterns: tuple[str, ...], form: str) -> Searcher:
+    return re.compile(form % "|".join(f"(?:{pattern})" for pattern in patterns))
+
+
+def signature(
+    join: Callable[[tuple[str, ...], str], Searcher] = _join, **fields: object
+) -> Signature:
+    """A signature with its patterns compiled; `join` makes one searcher of several patterns."""
     made = Signature(**fields)  # type: ignore[arg-type]  # the caller's literals are checked by tests
+    searched = {
+        "types": (made.types, r"(?:^|\.)(?:%s)$"),
+        "says": (made.says, "%s"),
+        "frames": (made.frames, "%s"),
+        "lines": ((*made.lines, *made.rests), "%s"),
+        "rests": (made.rests, "%s"),
+        "unless": (made.unless, "%s"),
+    }
     joined = {
-        "types": _join(made.types, r"(?:^|\.)(?:%s)$"),
-        "says": _join(made.says, "%s"),
-        "frames": _join(made.frames, "%s"),
-        "lines": _join((*made.lines, *made.rests), "%s"),
-        "rests": _join(made.rests, "%s"),
-        "unless": _join(made.unless, "%s"),
+        name: join(patterns, form) if patterns else None
+        for name, (patterns, form) in searched.items()
     }
     made.compiled.update(joined)  # type: ignore[attr-defined]  # the dict made two lines above
     return made
-
-
-def _join(patterns: tuple[str, ...], form: str) -> re.Pattern[str] | None:
-    if not patterns:
-        return None
-    return re.compile(form % "|".join(f"(?:{pattern})" for pattern in patterns))

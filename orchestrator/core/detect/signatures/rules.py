@@ -11,6 +11,7 @@ from typing import TypeVar
 from orchestrator.core.detect.signatures.model import Expectation, Signature, signature
 from orchestrator.core.findings import Role
 from orchestrator.core.model import Severity
+from orchestrator.core.patterns import any_of, read_pattern
 
 _HYPERPOD = {
     "logPattern": "pattern",
@@ -73,6 +74,7 @@ def parse_rule(mapping: Mapping[str, object]) -> Signature:
         raise ValueError("pattern: is missing; give a regular expression to search in each line")
     fault = bool(rule.get("fault_on_match", "role" in rule or "class" in rule))
     return signature(
+        any_of,
         id=_text(rule, "class") or name,
         title=_text(rule, "title") or name,
         cause=_text(rule, "cause") or f"The rule {name} of the inventory matched.",
@@ -130,17 +132,22 @@ def _strings(rule: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 
 def _patterns(rule: Mapping[str, object], key: str) -> tuple[str, ...]:
-    patterns = _strings(rule, key)
-    for pattern in patterns:
+    """The patterns of a key as the engines read them."""
+    patterns, names = list[str](), frozenset[str]()
+    for text in _strings(rule, key):
         try:
-            compiled = re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{key}: {pattern!r} is no regular expression: {error}") from error
-        if compiled.match(""):
+            pattern = read_pattern(text)
+        except ValueError as error:
+            raise ValueError(f"{key}: {text!r} {error}") from error
+        if pattern.search(""):
             raise ValueError(
-                f"{key}: {pattern!r} matches an empty line; make it say what it looks for"
+                f"{key}: {text!r} matches an empty line; make it say what it looks for"
             )
-    return patterns
+        if twice := names & pattern.names:
+            raise ValueError(f"{key}: several patterns have a group {min(twice)}; name it in one")
+        names |= pattern.names
+        patterns.append(pattern.text)
+    return tuple(patterns)
 
 
 _Word = TypeVar("_Word", Role, Severity)
