@@ -29,7 +29,9 @@ SCROLLBACK_WITHIN_S = 30.0
 READ_BYTES = 64 * 1024
 LOOK_S = 0.5
 QUIET_LOOKS = 2
-STATUS_WITHIN_S = 3.0
+STATUS_LOOK_S = 0.1
+STATUS_WITHIN_S = 15.0
+"""A tmux server that gets no turn on a busy machine reaps late; a pane that is gone ends it."""
 SEAM = "[orch] adopted here: above is what tmux still had, below is everything from now on\r\n"
 
 
@@ -52,6 +54,7 @@ class Adopted:
         # Of a bare PID the log is a link to the file that it writes itself.
         self._log = LogFile(directory) if adoption["pane"] else None
         self._log_path = os.path.join(directory, LOG_FILE)
+        self._listening = self._log is not None
         self._poke_fd = self._open_poke()
 
     def follow(self) -> int:
@@ -59,22 +62,28 @@ class Adopted:
         if self._log is not None:
             self._take_scrollback(self._log)
         self._tell()
-        quiet, listening, size = 0, self._log is not None, -1
+        quiet, size = 0, -1
         while quiet < QUIET_LOOKS:
-            ready = select.select([0] if listening else [], [], [], LOOK_S)[0]
-            chunk = os.read(0, READ_BYTES) if ready else b""
-            if chunk and self._log is not None:
-                self._log.append(chunk)
-                self._poke(POKE_BYTES)
+            if self._listened(LOOK_S):
                 continue
-            if ready:
-                listening = False  # the pane, or our pipe from it, has ended
             if self._log is not None and self._log.behind:
                 self._log.retry()
             size = self._poke_if_grown(size)
             quiet = 0 if procfs.lives(self._pid, self._start) else quiet + 1
         self._finish()
         return 0
+
+    def _listened(self, within_s: float) -> bool:
+        """Whether the pane printed something, which is in the log now."""
+        ready = select.select([0] if self._listening else [], [], [], within_s)[0]
+        chunk = os.read(0, READ_BYTES) if ready else b""
+        if ready and not chunk:
+            self._listening = False  # the pane, or our pipe from it, has ended
+        if not chunk or self._log is None:
+            return False
+        self._log.append(chunk)
+        self._poke(POKE_BYTES)
+        return True
 
     def _take_scrollback(self, log: LogFile) -> None:
         """What was there before comes first; the pipe waits for it meanwhile."""
@@ -129,9 +138,9 @@ class Adopted:
 
     def _finish(self) -> None:
         """The exit record, where tmux saw the program end as the pane's own."""
+        code, number = self._status()
         if self._log is not None:
             self._log.give_up()
-        code, number = self._status()
         if code is None and number is None:
             return
         record = {
@@ -153,13 +162,19 @@ class Adopted:
             return None, None
         deadline = time.monotonic() + STATUS_WITHIN_S
         while time.monotonic() < deadline:
-            words = self._ask_tmux(pane).split(":")
+            said = self._ask_tmux(pane)
+            # A tmux that got no turn when the program ended has its last words still.
+            while self._listened(STATUS_LOOK_S):
+                pass
+            if said == "":
+                return None, None
+            words = (said or "").split(":")
             if len(words) == 3 and words[0] == "1":
                 return _number(words[1]), _number(words[2]) or None
-            time.sleep(0.1)
         return None, None
 
-    def _ask_tmux(self, pane: str) -> str:
+    def _ask_tmux(self, pane: str) -> str | None:
+        """What tmux says of the pane; empty where it is gone, None where tmux did not answer."""
         socket = self._adoption.get("socket")
         chosen = [] if not socket else ["-S" if "/" in socket else "-L", socket]
         form = "#{pane_dead}:#{pane_dead_status}:#{pane_dead_signal}"
@@ -167,7 +182,7 @@ class Adopted:
         try:
             done = subprocess.run(words, capture_output=True, timeout=5, check=False)
         except (OSError, subprocess.SubprocessError):
-            return ""
+            return None
         return done.stdout.decode("ascii", "replace").strip()
 
 
