@@ -23,6 +23,7 @@ async def serve(location: Location, inventory: InventoryFile, listen: Listen | N
         backend = DaemonBackend(parts)
         server = Server(backend)
         if listen is not None:
+            await parts.environment.learn((TOKEN_VARIABLE,))
             token = parts.environment.lookup(TOKEN_VARIABLE)
             door = checked_door(listen.address, listen.cert, listen.key, token)
             logger.info("api.listening", extra={"port": await server.listen(door)})
