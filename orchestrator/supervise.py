@@ -166,6 +166,7 @@ class Supervisor:
                 unresolved=await self._stages.store.incidents.unresolved_of_job(self.job.name),
                 raw=event.record.raw if isinstance(event, Exited) else None,
                 told=self._told,
+                gone=event.reason if isinstance(event, RelayGone) else None,
             )
         )
 

@@ -28,6 +28,8 @@ METRICS = "metrics"
 
 RELAY_ENDED = "relay_ended"
 REBOOTED = "rebooted"
+RESTARTED = "restarted"
+"""The container was, under the run: its first process is younger than the relay was."""
 
 
 class Watch:
@@ -127,8 +129,7 @@ class Watch:
             self._detached = not self._detached
             self._news.append({"kind": "session", "detached": self._detached})
         if self._record is None and not alive:
-            rebooted = attempt is not None and attempt.get("boot_id") != procfs.boot_id()
-            self._gone = REBOOTED if rebooted else RELAY_ENDED
+            self._gone = _how_gone(attempt)
         if self._record is not None or self._gone is not None:
             for stream in self._streams.values():
                 stream.more = stream.final = True
@@ -203,3 +204,15 @@ class Watch:
             self.poke_fd = None
         for stream in self._streams.values():
             stream.close()
+
+
+def _how_gone(attempt: Frame | None) -> str:
+    """Why a relay may have ended without a record."""
+    if attempt is None:
+        return RELAY_ENDED
+    if attempt.get("boot_id") != procfs.boot_id():
+        return REBOOTED
+    first, relay = procfs.start_time(1), attempt.get("relay_start")
+    if first is not None and isinstance(relay, int) and first > relay:
+        return RESTARTED
+    return RELAY_ENDED

@@ -86,3 +86,4 @@ def test_a_podman_container_that_stops_takes_its_run_along(
     orch.until(lambda: "step 5 " in orch("logs", run).stdout)
     podman("restart", "-t", "0", container)
     orch.until(lambda: orch.json("show", run)["state"] == "lost", timeout_s=60)
+    assert "its container was stopped and started under it" in orch("explain", run).stdout

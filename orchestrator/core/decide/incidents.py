@@ -89,7 +89,7 @@ def of_verdict(event: VerdictReached, attempt: Attempt | None) -> Occurrence:
     verdict = event.verdict
     signature, title = verdict.signature, verdict.title
     if signature is None:
-        signature, title = _unnamed(attempt)
+        signature, title = _unnamed(attempt, event.gone)
     return Occurrence(
         signature=signature,
         title=title or signature,
@@ -228,6 +228,13 @@ def _with_joined(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
     return {**known.finding, JOINED: [*joined, seen.fingerprint][-MOST_JOINED:]}
 
 
+_GONE = {
+    "rebooted": "its host was rebooted",
+    "restarted": "its container was stopped and started under it",
+}
+"""RelayGone's reasons that say more than the record which is missing."""
+
+
 def _merged(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
     """The newer document; what it lacks of the same failure is taken from the older one."""
     if seen.signature != known.signature:
@@ -240,9 +247,10 @@ def _merged(known: Incident, seen: Occurrence) -> Mapping[str, Any]:
     return {**seen.document, **kept}
 
 
-def _unnamed(attempt: Attempt | None) -> tuple[str, str]:
+def _unnamed(attempt: Attempt | None, gone: str | None) -> tuple[str, str]:
     if attempt is None or (attempt.exit_code is None and attempt.signal is None):
-        return "lost", "the process is gone, and no exit record tells how it ended"
+        how = _GONE.get(gone or "", "no exit record tells how it ended")
+        return "lost", f"the process is gone, and {how}"
     if attempt.signal is not None:
         return "killed", f"ended by signal {attempt.signal}"
     return "failed_exit", f"ended with exit code {attempt.exit_code}"

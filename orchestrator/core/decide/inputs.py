@@ -72,6 +72,8 @@ class VerdictReached:
     """A shell's word for the end, where it was a code or a signal and nobody can tell which."""
     told: str | None = None
     """As in FindingSeen."""
+    gone: str | None = None
+    """RelayGone's reason, where that was the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -264,9 +264,10 @@ def test_stop_during_backoff() -> None:
 def test_relay_that_is_gone_is_a_lost_run() -> None:
     """Without an exit record the run is lost, with an alert, unless the policy knows the cause."""
     story = Story().running()
-    story.tell(story.gone(), fine())
+    story.tell(story.gone(), replace(fine(), gone="rebooted"))
     assert story.state is RunState.LOST
     assert story.sent == [("firing", "lost")]
+    assert story.incidents[0].title == "the process is gone, and its host was rebooted"
     assert (story.view.run.exit_code, story.view.run.signal) == (None, None)
 
 
