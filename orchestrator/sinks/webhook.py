@@ -59,7 +59,7 @@ class WebhookSink:
                 f"the value of {self._spec.secret_env} is no secret of the form whsec_<base64> of "
                 f"{LEAST_KEY_BYTES} bytes or more"
             )
-        where = f"{url.host}:{url.port}"
+        where = f"[{url.host}]:{url.port}" if ":" in (url.host or "") else f"{url.host}:{url.port}"
         try:
             async with self._client().post(
                 url,

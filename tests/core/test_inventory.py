@@ -154,6 +154,19 @@ def test_a_run_may_alert_a_signed_webhook_itself_and_nothing_else() -> None:
     assert "alerts.sinks.bell.wrapper_alert: is for sinks of type webhook" in other
 
 
+@pytest.mark.parametrize("key", [b"url_env", b"secret_env"])
+@pytest.mark.parametrize("value", [b"file:///etc/passwd", b"https://hooks.example/x", b"whsec_a="])
+def test_an_address_in_the_place_of_its_variable_is_refused(key: bytes, value: bytes) -> None:
+    """By file, line and key, and without repeating what may be a secret."""
+    named = {b"url_env": b"ORCH_WEBHOOK_URL", b"secret_env": b"ORCH_WEBHOOK_SECRET"}[key]
+    (problem,) = faults(WHOLE.replace(key + b": " + named, key + b": " + value))
+    line = WHOLE[: WHOLE.index(b"    ops: ")].count(b"\n") + 1
+    assert problem == (
+        f"inventory.yaml:{line}: alerts.sinks.ops.{key.decode()}: "
+        "must be the name of an environment variable; no value belongs here"
+    )
+
+
 def test_digest_changes_with_the_bytes() -> None:
     """Two inventories that differ by a comment have different digests."""
     assert parse(WHOLE).digest != parse(WHOLE + b"# more\n").digest
