@@ -8,6 +8,7 @@ import re
 from collections import deque
 
 from orchestrator.core.detect.sighting import Line, Reading
+from orchestrator.core.parse.other_stacks import open_native
 from orchestrator.core.parse.stack_lines import (
     FAULT_FRAME,
     exception_of,
@@ -157,7 +158,7 @@ class Weaver:
         header = header_of(rest)
         if header is not None:
             return self._headed(line, header.start())
-        if "terminate called " in rest and (native := Block(Kind.NATIVE)).open_native(rest):
+        if "terminate called " in rest and open_native(native := Block(Kind.NATIVE), rest):
             return self._reading(line, native)
         if "Fatal Python error:" in rest or _FAULT_START.match(rest):
             block = Block(Kind.FAULT, headless=False)

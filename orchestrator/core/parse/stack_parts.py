@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from orchestrator.core.findings import ExceptionText, Frame
 
+MAX_MESSAGE_LINES = 80
+
 
 class Kind(StrEnum):
     """What sort of stack a block is."""
@@ -47,3 +49,38 @@ class Part:
     def said(self) -> str:
         """Exception and message as one text."""
         return "\n".join(self.message)
+
+
+@dataclass(slots=True, eq=False)
+class Stack:
+    """A stack that is being read: its parts, and where in it the reading is."""
+
+    kind: Kind
+    parts: list[Part] = field(default_factory=lambda: [Part()])
+    text: list[str] = field(default_factory=list)
+    state: str = "frames"
+    """`frames`, `message`, `lingering` behind a message, or `between` two parts of a chain."""
+    headless: bool = False
+    """Its first line is not in the log."""
+    indent: int = 0
+    strangers: int = 0
+    boxed: bool = False
+    """Drawn by rich; behind its box the exception stands as any other does."""
+    pending: str = ""
+    """A path that rich folded over several lines of its box."""
+    blanks: int = 0
+    late: int = 0
+    """Lines of others since the message ended."""
+    long_message: bool = False
+    note: bool = False
+    """A stack that only says where something was made; no exception follows."""
+
+    @property
+    def part(self) -> Part:
+        """The part that is being read."""
+        return self.parts[-1]
+
+    @property
+    def complete(self) -> bool:
+        """Whether an exception stands at its end."""
+        return self.state in ("message", "lingering") and self.part.exception is not None

@@ -1,38 +1,30 @@
 """Stacks as programs print them: one block of lines -> its frames and exceptions.
 
-Owns the grammar of Python tracebacks (chained, grouped, inside a wrapper, boxed by rich) and of
-faulthandler's dumps. A block is offered line after line and says which ones are its own; what a
-block means is decided elsewhere.
+Owns the grammar of plain Python tracebacks (chained, grouped, inside a wrapper); `other_stacks` has
+that of the others. A block is offered line after line and says which ones are its own; what a block
+means is decided elsewhere.
 """
 
-from dataclasses import dataclass, field
-
 from orchestrator.core.findings import ExceptionText, Frame
+from orchestrator.core.parse.other_stacks import offer_fault, offer_native, offer_rich
 from orchestrator.core.parse.stack_lines import (
     CHAIN,
-    FAULT_NOTE,
-    FAULT_THREAD,
     FOREIGN,
     LINKED,
     NOTEBOOK_ARROW,
     NOTEBOOK_FRAME,
     OPEN_FRAME,
-    RICH_FRAME,
     TABLE_LINE,
-    TERMINATE,
-    WHAT,
     announces,
     exception_of,
     frame_of,
     going_on,
     header_of,
     is_long,
-    looks_like_path,
     without_margin,
 )
-from orchestrator.core.parse.stack_parts import Kind, Offer, Part
+from orchestrator.core.parse.stack_parts import MAX_MESSAGE_LINES, Kind, Offer, Part, Stack
 
-MAX_MESSAGE_LINES = 80
 MAX_STRANGERS = 200
 """Lines of others that may stand between two lines of one block."""
 MAX_FRAMES = 1200
@@ -43,48 +35,19 @@ TABLE_EXCEPTION = "torch.distributed.elastic.multiprocessing.errors.ChildFailedE
 MAX_TEXT_LINES = 3000
 
 
-@dataclass(slots=True, eq=False)
-class Block:
+class Block(Stack):
     """A stack being read; `offer` it lines until it has ended."""
 
-    kind: Kind
-    parts: list[Part] = field(default_factory=lambda: [Part()])
-    text: list[str] = field(default_factory=list)
-    state: str = "frames"
-    """`frames`, `message`, `lingering` behind a message, or `between` two parts of a chain."""
-    headless: bool = False
-    """Its first line is not in the log."""
-    indent: int = 0
-    strangers: int = 0
-    boxed: bool = False
-    """Drawn by rich; behind its box the exception stands as any other does."""
-    pending: str = ""
-    """A path that rich folded over several lines of its box."""
-    blanks: int = 0
-    late: int = 0
-    """Lines of others since the message ended."""
-    long_message: bool = False
-    note: bool = False
-    """A stack that only says where something was made; no exception follows."""
-
-    @property
-    def part(self) -> Part:
-        """The part that is being read."""
-        return self.parts[-1]
-
-    @property
-    def complete(self) -> bool:
-        """Whether an exception stands at its end."""
-        return self.state in ("message", "lingering") and self.part.exception is not None
+    __slots__ = ()
 
     def offer(self, text: str) -> Offer:
         """Whether the line is the block's own; the text is without prefix and escapes."""
         if self.kind is Kind.FAULT:
-            answer = self._offer_fault(text)
+            answer = offer_fault(self, text)
         elif self.kind is Kind.NATIVE:
-            answer = self._offer_native(text)
+            answer = offer_native(self, text)
         elif self.kind is Kind.RICH:
-            answer = self._offer_rich(text)
+            answer = offer_rich(self, text)
         else:
             answer = self._offer_python(self._dedent(text))
         if answer is Offer.TAKEN:
@@ -259,71 +222,3 @@ class Block:
         if text[:1] in (" ", "\t"):
             return self.blanks == 0 or self.long_message
         return self.long_message and not going_on(text) and not FOREIGN.match(text)
-
-    def _offer_rich(self, text: str) -> Offer:
-        if "\u2570" in text:
-            if "\u2502" in text:
-                return Offer.TAKEN
-            self.pending = ""
-            self.kind = Kind.PYTHON
-            return Offer.TAKEN
-        bare = text.strip()
-        if not bare.startswith("\u2502"):
-            return Offer.PASSED if bare else Offer.TAKEN
-        inside = bare.strip("\u2502").strip()
-        gap = " " if self.pending and inside.startswith("in ") else ""
-        whole = f"{self.pending}{gap}{inside}"
-        if (found := RICH_FRAME.match(whole)) and looks_like_path(found["file"]):
-            self.part.frames.append(
-                Frame(
-                    file=found["file"], line=int(found["line"]), function=found["function"].strip()
-                )
-            )
-            self.pending = ""
-        elif looks_like_path(whole) and " " not in whole and len(whole) < 1000:
-            self.pending = whole
-        else:
-            self.pending = ""
-        return Offer.TAKEN
-
-    def open_native(self, text: str) -> bool:
-        """Whether the line is C++'s report of an uncaught exception; begins the block."""
-        found = TERMINATE.search(text)
-        if found is None:
-            return False
-        self.part.message = [text[found.start() :]]
-        self.text.append(text)
-        if found["type"]:
-            self.part.exception = ExceptionText(type=found["type"], message="")
-        return True
-
-    def _offer_native(self, text: str) -> Offer:
-        bare = text.strip()
-        if (what := WHAT.match(text)) is not None:
-            if self.part.exception is not None:
-                self.part.exception = ExceptionText(type=self.part.exception.type, message=what[1])
-            self.part.message.append(what[1])
-            return Offer.TAKEN
-        if not bare or LINKED.match(bare) or bare.startswith("#"):
-            if (
-                bare
-                and len(self.part.message) < MAX_MESSAGE_LINES
-                and not bare.startswith("frame #")
-            ):
-                self.part.message.append(bare)
-            return Offer.TAKEN
-        return Offer.ENDED
-
-    def _offer_fault(self, text: str) -> Offer:
-        if (thread := FAULT_THREAD.match(text)) is not None:
-            current = thread["current"] is not None
-            if self.part.frames or self.part.thread:
-                self.parts.append(Part())
-            self.part.thread, self.part.current = thread["name"] or "", current
-            return Offer.TAKEN
-        if (frame := frame_of(text)) is not None:
-            self.part.frames.append(frame)
-            return Offer.TAKEN
-        if not text.strip() or FAULT_NOTE.match(text):
-            return Offer.TAKEN
-        return Offer.ENDED if self.part.frames else Offer.PASSED
