@@ -1,10 +1,12 @@
 """How fast a program can print through the relay in tmux, against a bare pty copied to a file.
 
-    python -m bench.observe.relay_throughput [ROUNDS]
+    python -m bench.observe.relay_throughput [ROUNDS] [--json FILE]          (default: 15)
 
-Both are measured in turn, so that what else the machine does hits both alike.
+Both are measured in turn, so that what else the machine does hits both alike. `ratio` is the
+median of the rounds' own ratios.
 """
 
+import argparse
 import json
 import os
 import pty
@@ -15,9 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.observe.figures import keep
 from orchestrator.link.package import probe_package
 
-PRINTED_BYTES = 100_000_000
+PRINTED_BYTES = 50_000_000
 PROGRAM = f"""
 import os
 block = (b"x" * 79 + b"\\n") * 800
@@ -68,20 +71,29 @@ def relayed(folder: Path, pyz: Path, number: int, env: dict[str, str]) -> float:
 
 def main() -> None:
     """Print each round and the medians."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.observe.relay_throughput",
+        description="How fast a program can print through the relay, against a bare pty.",
+    )
+    parser.add_argument("rounds", nargs="?", type=int, default=15, metavar="ROUNDS")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there as well")
+    words = parser.parse_args()
     rates = []
     with tempfile.TemporaryDirectory(prefix="orch-bench-", dir="/dev/shm") as name:
         folder = Path(name)
         pyz = folder / "probe.pyz"
         pyz.write_bytes(probe_package().content)
         env = {**os.environ, "TMUX_TMPDIR": name}
-        for number in range(rounds):
+        for number in range(words.rounds):
             rates.append((bare(folder), relayed(folder, pyz, number, env)))
             print("bare {:.0f} MB/s, relay {:.0f} MB/s".format(*rates[-1]), flush=True)
         subprocess.run(["tmux", "kill-server"], env=env, check=True)
     ratio = statistics.median(relay / plain for plain, relay in rates)
     plain, relay = (statistics.median(column) for column in zip(*rates, strict=True))
     print(f"median: bare {plain:.0f} MB/s, relay {relay:.0f} MB/s, ratio {ratio:.2f}")
+    rounds = [{"bare_mb_s": round(one, 1), "relay_mb_s": round(two, 1)} for one, two in rates]
+    found = {"bare_mb_s": round(plain, 1), "relay_mb_s": round(relay, 1), "ratio": round(ratio, 3)}
+    keep(words.json, {**found, "rounds": rounds})
 
 
 if __name__ == "__main__":
