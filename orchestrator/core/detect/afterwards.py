@@ -43,7 +43,9 @@ _DONE = re.compile(
     r"|\bfinished (?:training|in \d|after \d|successfully|with exit code 0|step|all)|\bcompleted (?:successfully|training|all|in \d)"
     r"|exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)[ :=]+0\b|`?max_(?:steps|epochs)=?\S*`? reached|\bfinal (?:loss|checkpoint|model|metrics|eval)"
     r"|\bsaved? final\b|\breached (?:max|final|target|the last) \w+|[Rr]un summary|training (?:wall )?time|total (?:wall|training) time"
-    r"|\b(?:saved|wrote|exported|uploaded|pushed) (?:the )?(?:final )?(?:model|weights|results|report)\b",
+    r"|\b(?:saved|wrote|exported|uploaded|pushed) (?:the )?(?:final )?(?:model|weights|results|report)\b"
+    r"|\b(?:results?|report|metrics|scores|predictions) (?:written|saved|exported|uploaded|pushed) to\b"
+    r"|^[= ]*\d+ passed(?:, \d+ (?:skipped|warnings?|xfailed|xpassed|deselected|rerun)){0,6} in \d",
     re.IGNORECASE,
 )
 _RESTART = re.compile(
@@ -74,6 +76,10 @@ _OF_QUOTES = (
 """Anywhere in a line that announces a text."""
 
 
+_SERVES = re.compile(
+    r'"(?:GET|POST|PUT) (?!/(?:health|metrics|ready|live|ping))\S{1,400} HTTP/[\d.]+" 2\d\d\b'
+)
+"""A server's line on a request that it answered; one that asks how it is shows nothing."""
 _BAR = re.compile(r"\b\d?\d%\|")
 """A progress bar that is not full."""
 
@@ -84,6 +90,7 @@ _SIGNS = (
     (_HANDLED, Sign.HANDLED),
     (_DONE, Sign.DONE),
     (GOING_ON, Sign.PROGRESS),
+    (_SERVES, Sign.PROGRESS),
     (_FAILED, Sign.FAILED),
 )
 """The first that matches is meant."""

@@ -29,7 +29,7 @@ def by_exit_code(code: int) -> str:
 
 _EXIT_CODE = re.compile(
     r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b"
-    r"|exited on signal (?P<signal>\d{1,2})\b",
+    r"|exited on signal (?P<signal>\d{1,2})\b|^\[\d+\][+-]? +(?:\d+ +)?Exit (\d{1,3})\b",
     re.IGNORECASE,
 )
 _LOCAL_RANK = re.compile(
@@ -47,7 +47,9 @@ def exit_code(text: str) -> int | None:
     found = _EXIT_CODE.search(text)
     if found is None:
         return None
-    return -int(found["signal"]) if found["signal"] else int(found[1] or found[2])
+    if found["signal"]:
+        return -int(found["signal"])
+    return int(next(filter(None, found.groups())))
 
 
 def named_rank(text: str) -> int | None:

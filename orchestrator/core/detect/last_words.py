@@ -33,6 +33,21 @@ _REFUSAL = re.compile(
 """Sentences with which a program leaves that has not begun its work."""
 
 
+_CONDITION = re.compile(
+    r"\b(?:must (?:not )?(?:be|have|divide|match|equal|contain|start|end|exist)\b|(?:has|have) to be \w+ble\b|cannot be (?:used|combined|set|empty)\b"
+    r"|(?:does|do) not (?:match|exist|divide|fit\b(?! in)|support)|(?:is|are) (?:not (?:divisible|supported|a (?:directory|file|valid)|set\b|installed|writable|empty|defined|registered)|required\b|mutually exclusive)"
+    r"|already exists\b|expected .{1,60}\b(?:but )?got\b)",
+    re.IGNORECASE,
+)
+"""What a check of the configuration says that was not met."""
+_MILD = re.compile(
+    r"^\W*(?:warn|note|hint|tip|info|debug|skip)|\b(?:using|default|instead|will|disabled|assum\w+|fall\w*|ignor\w+|slow\w*|deprecated|recommended|continu\w+|may|might|should)\b|[:=] ?\d[\d.]*%?$",
+    re.IGNORECASE,
+)
+"""In sentences that say such a thing and go on."""
+_ADVISES = re.compile(r"[;,.:(] ?(?:use|pass|set|give|specify|rerun with|run with) (?:the )?--\w")
+
+
 _NAMES_FILE = re.compile(
     r"^\S{1,80}\.(?:ya?ml|json|toml|cfg|ini|py):\d+: \S"
     r"|^(?:No|Cannot|Could not|Unable to|Failed to)\b.{1,80}\s[.~]?/\w\S*$",
@@ -47,7 +62,10 @@ def gave_up(telling: Sequence[tuple[Spoken, Sign]]) -> Spoken | None:
         return None
     item, sign = telling[-1]
     if item.level in LOUD_LEVELS and not _all_are_loud(telling):
-        said = _WORDS.search(item.text) is not None and sign in (Sign.OTHER, Sign.FAILED)
+        said = _WORDS.search(item.text) is not None and (
+            sign in (Sign.OTHER, Sign.FAILED)
+            or (sign is Sign.PROGRESS and _CONDITION.search(item.text) is not None)
+        )
     elif item.level and item.level not in LOUD_LEVELS:
         said = False
     else:
@@ -58,6 +76,17 @@ def gave_up(telling: Sequence[tuple[Spoken, Sign]]) -> Spoken | None:
 def is_error(text: str) -> bool:
     """Whether the line is an error's sentence by its form alone."""
     return _ERROR.match(text) is not None
+
+
+def names_reason(text: str) -> bool:
+    """Whether the line may be why a program left that is known to have failed."""
+    if is_error(text) or _GIVES_UP.search(text) or _REFUSAL.match(text):
+        return True
+    return _is_condition(text)
+
+
+def _is_condition(text: str) -> bool:
+    return _CONDITION.search(text) is not None and _MILD.search(text) is None
 
 
 def _all_are_loud(telling: Sequence[tuple[Spoken, Sign]]) -> bool:
@@ -74,6 +103,8 @@ def _is_last(text: str, sign: Sign, before: Sequence[Sign]) -> bool:
     if Sign.DONE in before:
         return False
     if _GIVES_UP.search(text):
+        return True
+    if _is_condition(text) and (_ADVISES.search(text) or Sign.PROGRESS not in before):
         return True
     refused = _REFUSAL.match(text) is not None
     named = _NAMES_FILE.match(text) is not None

@@ -62,6 +62,8 @@ class Meaning:
             if known.role is Role.CASCADE:
                 known = self._matcher.generic
         frames = ended.frames
+        if block.kind is Kind.GROUP:  # an exception that was never raised has no stack of its own
+            frames = frames or parts[0].frames
         if root is not ended and _same(root.exception, ended.exception) and root.frames:
             frames = root.frames
         different = root.exception if not _same(root.exception, ended.exception) else None
@@ -129,9 +131,14 @@ def _innermost_chain(parts: Sequence[Part], *, grouped: bool) -> Sequence[Part]:
     if not starts:
         return parts
     if grouped:
-        stop = next((i for i in starts[1:]), len(parts))
-        return parts[starts[0] : stop]
+        first = next((i for i in starts if not _is_group(parts[i])), starts[0])
+        stop = next((i for i in starts if i > first), len(parts))
+        return parts[first:stop]
     return parts[starts[-1] :]
+
+
+def _is_group(part: Part) -> bool:
+    return part.exception is not None and part.exception.type.endswith("ExceptionGroup")
 
 
 def _same(one: ExceptionText | None, other: ExceptionText | None) -> bool:

@@ -28,6 +28,7 @@ STRUCTURE = (
     r"rank +: \d+ \(local_rank",
     r"[Rr]estarting|[Rr]estarted|[Rr]esum(?:ed|ing)",
     r"was never retrieved",
+    r'"exc_type"',
 )
 """What begins a block, whatever it says."""
 LOUD = ("Exception in thread ",)

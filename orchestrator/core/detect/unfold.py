@@ -7,7 +7,11 @@ Whether such a stack ended anything is not its question.
 import json
 from collections.abc import Iterator, Mapping
 
+from orchestrator.core.parse.stack_lines import CHAIN_CAUSE
+
 STACK = "Traceback (most recent call last)"
+STACK_KEY = '"exc_type"'
+"""In the lines of loggers that write a stack as data (structlog's dict_tracebacks)."""
 MAX_DEPTH = 4
 _LEVELS = ("level", "levelname", "severity", "log_level", "lvl")
 _WORDS = ("message", "msg", "event", "text")
@@ -18,6 +22,8 @@ _DATA = ("prompt", "completion", "input", "output", "sample", "content", "respon
 def unfold(text: str) -> list[str]:
     """The lines that the line holds; itself alone where it holds no escaped stack."""
     position = text.find(STACK)
+    if position < 0 and STACK_KEY in text:
+        return _from_json(text[max(0, text.find("{")) :]) or [text]
     if position < 0 or "\\n" not in text:
         return [text]
     start = text.find("{", 0, position)
@@ -55,5 +61,23 @@ def _stacks(record: Mapping[str, object], depth: int) -> Iterator[tuple[str, str
     for key, value in record.items():
         if isinstance(value, str) and STACK in value:
             yield key, value
+        elif isinstance(value, list) and (stack := _written_out(value)):
+            yield key, stack
         elif isinstance(value, dict) and depth < MAX_DEPTH:
             yield from _stacks(value, depth + 1)
+
+
+def _written_out(stacks: list[object]) -> str:
+    """Stacks given as data, the raised exception's first and its causes behind it, as Python prints."""
+    texts = []
+    for stack in reversed(stacks):
+        if not isinstance(stack, dict) or "exc_type" not in stack:
+            return ""
+        frames = stack.get("frames")
+        lines = [f"{STACK}:"]
+        for frame in frames if isinstance(frames, list) else []:
+            if isinstance(frame, dict):
+                place = f'"{frame.get("filename")}", line {frame.get("lineno")}'
+                lines.append(f"  File {place}, in {frame.get('name')}")
+        texts.append("\n".join([*lines, f"{stack['exc_type']}: {stack.get('exc_value', '')}"]))
+    return f"\n\n{CHAIN_CAUSE} of the following exception:\n\n".join(texts)

@@ -8,12 +8,13 @@ what is told of it `report`'s.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from orchestrator.core.detect.afterwards import Life, Sign
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.exit_codes import by_exit_code
 from orchestrator.core.detect.fingerprint import fingerprint
-from orchestrator.core.detect.last_words import gave_up, is_error
+from orchestrator.core.detect.last_words import gave_up, names_reason
 from orchestrator.core.detect.race import Scene
 from orchestrator.core.detect.ranking import Ranking
 from orchestrator.core.detect.report import Report
@@ -97,13 +98,19 @@ class _Court:
         if not fatal:
             return self._report.fine(Certainty.LIKELY, "nothing in the text ended the program")
         root = self._ranking.root(fatal)
-        if root.finding.signature == "elastic_child_failed" and not root.block:
-            spoken = [s for s in self._said if s.number < root.finding.line][-2:]
-            if words := next((s for s in spoken if is_error(s.text)), None):
-                return self._by_last_words(words)
+        nameless = root.finding.signature == "elastic_child_failed"
+        if nameless and (words := self._words_before(root.finding.line)):
+            return self._by_last_words(words)
         return self._report.crash(
             root, fatal, Certainty.LIKELY if root.level else Certainty.CERTAIN
         )
+
+    def _words_before(self, line: int) -> Spoken | None:
+        """The worker's own sentence just above the launcher's report that it failed."""
+        spoken = (s for s in reversed(self._life.signs) if s[0].number < line and not s[0].level)
+        telling = (item for item, sign in spoken if sign is not Sign.NOISE)
+        near = reversed(list(islice(telling, 2)))
+        return next((s for s in near if names_reason(s.text)), None)
 
     def _last_words(self) -> Spoken | None:
         return gave_up([pair for pair in self._life.signs if pair[1] is not Sign.NOISE])

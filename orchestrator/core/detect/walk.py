@@ -12,7 +12,7 @@ from orchestrator.core.detect.notes import Notes
 from orchestrator.core.detect.pace import Pace
 from orchestrator.core.detect.prefilter import Prefilter
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
-from orchestrator.core.detect.unfold import unfold
+from orchestrator.core.detect.unfold import STACK_KEY, unfold
 from orchestrator.core.detect.unwrap import Unwrapper
 from orchestrator.core.detect.weave import Weaver
 from orchestrator.core.findings import Finding
@@ -142,7 +142,7 @@ class Walk:
 
     def _read(self, line: Line) -> list[Finding]:
         """Takes one whole line, which may hold a stack with escaped line ends."""
-        if "\\n" not in line.text:
+        if "\\n" not in line.text and STACK_KEY not in line.text:
             return self._take(line)
         texts = unfold(line.text)
         if len(texts) == 1 and texts[0] is line.text:

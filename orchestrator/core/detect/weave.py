@@ -114,6 +114,8 @@ class Weaver:
         closed: list[Reading] = []
         for reading in self._candidates(line):
             text = _own(reading, line)
+            if line.prefix.level and _is_bare(reading):
+                reading.block.end_message()
             answer = reading.block.offer(text)
             if answer is Offer.TAKEN:
                 if reading.shape and text != line.rest:
@@ -169,7 +171,8 @@ class Weaver:
             return self._reading(line, block)
         if (frame := frame_of(rest)) is not None and rest[:1] in (" ", "F"):
             fault = FAULT_FRAME.match(rest) is not None
-            block = Block(Kind.FAULT if fault else Kind.PYTHON, headless=True)
+            kind = Kind.GROUP if rest.lstrip().startswith("|") else Kind.PYTHON
+            block = Block(Kind.FAULT if fault else kind, headless=True)
             block.note = any(_NOTE_STACK.search(item.text) for item in self._recent)
             block.part.frames.append(frame)
             block.text.append(rest)
@@ -232,6 +235,11 @@ class Weaver:
 def _goes_on(reading: Reading) -> bool:
     """Whether the line taken last only continues a message."""
     return len(reading.block.part.message) > 1
+
+
+def _is_bare(reading: Reading) -> bool:
+    """Whether a logger's line cannot be of the block, since none of its own lines bears a level."""
+    return not (reading.echoed or reading.first.prefix.level)
 
 
 def _newest_first(reading: Reading) -> int:

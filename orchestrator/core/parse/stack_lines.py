@@ -75,6 +75,8 @@ _PROGRESS_WORD = re.compile(
 TABLE_LINE = re.compile(
     r"^(?:\s+\S|[=*-]{5,}|\[\d+\]:|.{1,200} FAILED\s*$|(?:Other )?Failures:|Root Cause|<NO_OTHER)"
 )
+RULER = re.compile(r"^\s*\+[-+]*- (?:\d+|\.\.\.) -+$")
+"""What stands above each exception of a group."""
 TERMINATE = re.compile(
     r"terminate called (?:after throwing an instance of '(?P<type>[^']{1,200})'|without an active"
     r"|recursively)"

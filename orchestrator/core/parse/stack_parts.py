@@ -72,6 +72,8 @@ class Stack:
     late: int = 0
     """Lines of others since the message ended."""
     long_message: bool = False
+    ruled: bool = False
+    """The line above is the ruler that parts two exceptions of a group."""
     note: bool = False
     """A stack that only says where something was made; no exception follows."""
 

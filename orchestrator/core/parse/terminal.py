@@ -105,7 +105,7 @@ _RANK = re.compile(
 )
 _CLOCK = re.compile(
     r"""\[?\d{4}[-/]\d\d[-/]\d\d[T\ _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|\ ?[+-]\d\d:?\d\d)?\]?(?:\ ?[|:-]\ |:?\ |\t|$|(?=\[))
-      |\[\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]\ ?
+      |\[(?:\d\d/\d\d/\d\d\ )?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]\ ?
       |\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\ (?:\|\ |-\ )?
       |(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\ +\d{1,2}\ \d\d:\d\d:\d\d\ \S{1,60}\ [\w./-]{1,60}(?:\[\d+\])?:\ """,
     re.VERBOSE,
@@ -117,6 +117,8 @@ _LEVEL = re.compile(
       |(?:-\ )?[\w.]{1,80}\ -\ (?P<named>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\ -\ """,
     re.VERBOSE,
 )
+_COLUMN = re.compile(r" {10,30}(DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?=\S)")
+"""A level in its column, the time left out as it is that of the line above (rich's log handler)."""
 _STREAM = re.compile(r"\[[A-Za-z][\w.:/-]{0,40}\]\ ?(?:-\ |:\ )?")
 """A logger's or stream's name in brackets, behind a time."""
 _CODES = {"F": "C", "V": "D"}
@@ -127,7 +129,8 @@ _TABLE_INDEX = re.compile(r"\[\d+\]: ?$")
 def read_prefix(text: str) -> Prefix:
     """What stands in front of the line: any mixture of rank tags, times and log levels."""
     if not text or text[0] in " \t" or _TABLE_INDEX.match(text):
-        return NO_PREFIX
+        column = _COLUMN.match(text) if text.startswith("          ") else None
+        return Prefix(column.end(), level=column[1][0]) if column else NO_PREFIX
     position, key, rank, level, native = 0, "", None, "", False
     length = len(text)
     text += " "  # a prefix alone on its line has lost the blank behind it

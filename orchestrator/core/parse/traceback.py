@@ -14,6 +14,7 @@ from orchestrator.core.parse.stack_lines import (
     NOTEBOOK_ARROW,
     NOTEBOOK_FRAME,
     OPEN_FRAME,
+    RULER,
     TABLE_LINE,
     announces,
     exception_of,
@@ -50,6 +51,7 @@ class Block(Stack):
             answer = offer_rich(self, text)
         else:
             answer = self._offer_python(self._dedent(text))
+            self.ruled = self.kind is Kind.GROUP and RULER.match(text) is not None
         if answer is Offer.TAKEN:
             self.strangers = 0
             if len(self.text) < MAX_TEXT_LINES:
@@ -77,7 +79,8 @@ class Block(Stack):
         return self._offer_message(text)
 
     def _offer_frame(self, text: str) -> Offer:
-        if (frame := frame_of(text)) is not None:
+        frame = frame_of(text)
+        if frame is not None and not (text[:1].isalpha() and exception_of(text, sure=True)):
             if len(self.part.frames) < MAX_FRAMES:
                 self.part.frames.append(frame)
             return Offer.TAKEN
@@ -153,7 +156,7 @@ class Block(Stack):
             return Offer.TAKEN
         if header_of(text):
             return self._offer_inner(text)
-        if self.kind is Kind.GROUP and bare[:1] in "+|":
+        if self.kind is Kind.GROUP and (bare[:1] in "+|" or self._opens_leaf(text)):
             return Offer.TAKEN
         if self._continues(text):
             if len(self.part.message) < MAX_MESSAGE_LINES:
@@ -173,6 +176,19 @@ class Block(Stack):
             return False
         self.parts.append(Part(link=bare))
         self.state = "between"
+        return True
+
+    def end_message(self) -> None:
+        """Takes no more lines into a message, whatever they look like."""
+        if self.state == "message" and self.kind in (Kind.PYTHON, Kind.LOOSE):
+            self.state, self.late = "lingering", 0
+
+    def _opens_leaf(self, text: str) -> bool:
+        """Whether the line is an exception of a group that was never raised, hence has no stack."""
+        if not self.ruled or (exception := exception_of(text)) is None:
+            return False
+        self.parts.append(Part(inner=True))
+        self._close_part(exception, text)
         return True
 
     def _opens_ray(self, text: str) -> bool:

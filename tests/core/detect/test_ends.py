@@ -27,6 +27,10 @@ def judged(text: str) -> Verdict:
         "configs/base.yaml:7: unknown key learing_rate",
         "Failed to read the tokenizer",
         "Missing required argument --data",
+        "global batch 100 must be divisible by 8 ranks",
+        "vocab size 32000 does not match the tokenizer's 32001",
+        "tensor parallel size 3 is not supported with 8 heads",
+        "expected 8 shards but got 7",
     ],
 )
 def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
@@ -37,7 +41,12 @@ def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["cannot resume: step 400 is newer than the configuration", "error: no space", "rc=3"],
+    [
+        "cannot resume: step 400 is newer than the configuration",
+        "error: no space",
+        "rc=3",
+        "output folder /ckpt is not empty; use --overwrite",
+    ],
 )
 def test_sentence_of_giving_up_is_an_end_at_any_time(words: str) -> None:
     """Behind steps of training it takes plainer words: a sum or a remark may stand there too."""
@@ -61,6 +70,11 @@ def test_sentence_of_giving_up_is_an_end_at_any_time(words: str) -> None:
         "Invalid samples: 0\n",
         "Failed to decode: 0.0%\n",
         "Expected calibration error 0.031\n",
+        "flash attention is not installed, using scaled dot products\n",
+        "bf16 is not supported on this card; fp32 will be used\n",
+        "the tokenizer does not match the default template\n",
+        "[1]+  Done                    python train.py\n",
+        "[2]-  Terminated              tensorboard --logdir runs\n",
     ],
 )
 def test_sentence_that_only_sounds_so_is_none(words: str) -> None:
@@ -130,11 +144,53 @@ def test_collective_that_never_came_is_a_hang() -> None:
         ("INFO exited: train (terminated by SIGSEGV (core dumped); not expected)", "segfault"),
         ("WARN exited: train (exit status 1; not expected)", "elastic_child_failed"),
         ("##[error]Process completed with exit code 1.", "elastic_child_failed"),
+        ("[1]+  Exit 3                  python train.py", "elastic_child_failed"),
+        ("[1]-  Exit 139                python train.py", "segfault"),
+        ("[1]+  Terminated              python train.py", "interrupted"),
+        (
+            "slurmstepd: error: *** JOB 8 ON n4 CANCELLED AT 2025-11-03T02:14:55 DUE",
+            "interrupted",
+        ),
+        (
+            "Exception raised from checkTimeout at /pytorch/torch/csrc/distributed/c10d"
+            "/ProcessGroupNCCL.cpp:632 (most recent call first):",
+            "nccl_timeout",
+        ),
+        ("run.sh: line 4: torchrunn: command not found", "python_error"),
     ],
 )
 def test_supervisors_say_how_it_ended(line: str, signature: str) -> None:
-    """systemd, LSF, PBS, supervisord and a CI's runner name the end where the program did not."""
+    """Supervisors, schedulers, a shell and a CI's runner name the end where the program did not."""
     assert judged(f"{line}\n").signature == signature
+
+
+def test_worker_that_left_with_a_sentence_is_named_by_it() -> None:
+    """torchrun's table knows an exit code alone; what the worker said before is the cause."""
+    closing = "".join(
+        f"W1130 01:38:43.07{n}000 29938 torch/distributed/elastic/multiprocessing/api.py:1028]"
+        f" Sending process 2994{n} closing signal SIGTERM\n"
+        for n in range(7)
+    )
+    failed = (
+        "E1130 01:38:43.095000 29938 torch/distributed/elastic/multiprocessing/api.py:1002] failed"
+        " (exitcode: 1) local_rank: 1 (pid: 29940) of binary: /usr/bin/python\n"
+    )
+    said = judged(f"shard 7 has no labels, giving up\n{closing}{failed}")
+    assert (said.signature, said.evidence) == (
+        "python_error",
+        ("3: shard 7 has no labels, giving up",),
+    )
+    assert judged(closing + failed).signature == "elastic_child_failed"
+
+
+def test_logger_s_error_may_name_a_number_as_progress_does() -> None:
+    """`batch 100 must be ...` is a condition that was not met, though it reads as a step."""
+    at = "2026-11-29 19:00:00,123"
+    verdict = judged(
+        f"{at} INFO root: loading\n{at} ERROR root: batch 100 must divide by 8 ranks\n"
+    )
+    assert verdict.signature == "python_error"
+    assert not judged(f"{at} ERROR root: step 100 loss 2.2\n").crash
 
 
 @pytest.mark.parametrize(("code", "signature"), [(5, "python_error"), (137, "host_oom")])

@@ -128,6 +128,12 @@ WITHIN = {
     ("twins", "form_bar_redrawn"),
     # two processes of which each prints two stacks
     ("twins", "ran_pool_star"),
+    # a last sentence without a stack, behind INFO as a logger's remark stands there
+    ("logger", "form_error_line_last"),
+    ("logger", "form_ls_full"),
+    ("logger", "ran_exit_said"),
+    ("logger", "ran_sysexit_plain"),
+    ("logger", "ran_sysexit"),
 }
 
 

@@ -35,6 +35,16 @@ def test_prefix_is_told_from_the_text(prefix: str, rank: int | None, key: str, l
     assert found.width == len(prefix)
 
 
+def test_level_in_its_column_is_read_where_the_time_is_left_out() -> None:
+    """rich's handler prints the time once for a second; the lines below begin with blanks."""
+    line = "                    ERROR    batch 4 is broken         train.py:8"
+    prefix = read_prefix(line)
+    assert (prefix.level, line[prefix.width :][:7]) == ("E", "batch 4")
+    first = "[11/30/26 01:37:33] INFO     step 0 loss 2.000        train.py:5"
+    assert read_prefix(first).level == "I"
+    assert read_prefix(" " * 12 + "errors = []").width == 0
+
+
 def test_indentation_behind_a_prefix_is_kept() -> None:
     """A frame behind a rank tag is still a frame."""
     line = "[rank1]: " + TEXT

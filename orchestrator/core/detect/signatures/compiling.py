@@ -200,6 +200,11 @@ SIGNATURES: tuple[Signature, ...] = (
             r"backend='\w+' raised:",
             r"Could not guard on data-dependent expression",
         ),
-        rests=(r"^Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace", r"^from user code:$"),
+        rests=(
+            r"^Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace",
+            r"^from user code:$",
+            r"^For C\+\+ stack trace, run with TORCHDYNAMO_EXTENDED_DEBUG_CPP=1",
+            r"^The error above occurred when calling torch\.export",
+        ),
     ),
 )

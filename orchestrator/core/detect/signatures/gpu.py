@@ -74,6 +74,8 @@ SIGNATURES: tuple[Signature, ...] = (
             r"(?:ECC|Xid)[^\n]{0,40}[:=|]\s*(?:0|N/A|none|None)\b",
             r"\bno (?:Xid|ECC|uncorrectable)",
             r"0 uncorrectable",
+            r"uncorrectable (?:ECC|NVLink) errors?:? 0\b",
+            r"fallen off the bus\W{1,3}(?:no|none|0|false)\b",
         ),
     ),
     signature(
@@ -120,6 +122,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"cublas runtime error",
             r"cusolver error",
             r"Unable to find a valid cuDNN algorithm",
+            r"unable to find an engine to execute this computation",
         ),
     ),
     signature(
@@ -149,7 +152,6 @@ SIGNATURES: tuple[Signature, ...] = (
             r"CUDA unknown error - this may be due to an incorrectly set up environment",
             r"forward compatibility was attempted on non supported",
             r"system not yet initialized",
-            r"CUDA error: invalid device ordinal",
             r"NVML Shared Library Not Found",
             r"CUDA driver initialization failed",
             r"Unexpected error from cudaGetDeviceCount",

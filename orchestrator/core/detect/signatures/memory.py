@@ -116,4 +116,20 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         ends="process",
     ),
+    signature(
+        id="host_oom",
+        title="A worker process was gone while its data was being fetched",
+        cause=(
+            "A worker that hands tensors over died without a word: most often the kernel ended it for"
+            " want of memory, sometimes it crashed in native code."
+        ),
+        next_steps=(
+            "Look for an oom-kill line in the kernel log, or in the cgroup's memory.events.",
+            "Fewer DataLoader workers, less prefetch; num_workers=0 shows an error of the data set itself.",
+        ),
+        references=("https://github.com/pytorch/pytorch/issues/8976",),
+        types=(r"ConnectionResetError", r"ConnectionRefusedError", r"EOFError"),
+        frames=(r"torch/multiprocessing/reductions\.py:rebuild_storage",),
+        ends="process",
+    ),
 )
