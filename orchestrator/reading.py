@@ -35,7 +35,8 @@ QUIET_S = 0.25
 RECALLED_BYTES = 512 * 1024
 """More than a chunk, so that no line of one is missed."""
 REPLAY_BYTES = 64 * 1024 * 1024
-PERSIST_EVERY_S = 2.0
+PERSIST_EVERY_S = 5.0
+"""For daemons that only look on; one that takes the run up reads the newest values again."""
 FULL_DISK_PAUSE_S = 2.0
 NOT_STORED = "output_not_stored"
 """Key among a run's metrics while its output cannot be stored here: the reason."""

@@ -3,10 +3,13 @@
     python -m bench.observe.cost [SECONDS] [--json]          (default: 30; root, the lab)
 
 The daemon is the one that `orch` starts, over ssh into a container of the lab. CPU is what the
-kernel counted for all threads (schedstat), in percent of one core.
+kernel counted for all threads (schedstat), in percent of one core. Where the daemon's memory goes
+is told twice: by what its pages are, and by what an interpreter takes to load its parts in turn.
 """
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +24,22 @@ from tests.lab.lab import Lab
 
 SECONDS = 30.0
 SETTLE_S = 10.0
+PARTS = (
+    *("asyncio", "aiohttp.web", "sqlalchemy", "orchestrator.core.detect.engine"),
+    *("orchestrator.daemon.serving", "asyncssh"),
+)
+"""In the order in which they are loaded, so that each is told without what others need as well."""
+STEPS = """
+import importlib, json, sys
+def rss_mb():
+    with open("/proc/self/smaps_rollup") as file:
+        return next(int(line.split()[1]) / 1e3 for line in file if line.startswith("Rss"))
+found, before = {"python": rss_mb()}, rss_mb()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    found[name], before = round(rss_mb() - before, 1), rss_mb()
+print(json.dumps(found))
+"""
 JOB = """jobs:
   lines:
     target: ct200
@@ -46,6 +65,7 @@ def main() -> None:
         finally:
             orch("daemon", "stop", check=None)
     show([{"lines_per_s": 0, **idle}, {"lines_per_s": 10, **busy}], as_json=as_json)
+    show([{"loaded_mb": "", **_loaded()}], as_json=as_json)
 
 
 def own_orch(folder: Path, inventory: str) -> Orch:
@@ -69,11 +89,39 @@ def _costs(lab: Lab, orch: Orch, seconds: float) -> dict[str, Any]:
     return {
         "daemon_cpu_percent": round(100 * (_cpu_s(daemon) - before) / passed, 3),
         "daemon_mb": round(psutil.Process(daemon).memory_info().rss / 1e6, 1),
-        "daemon_own_mb": round(psutil.Process(daemon).memory_full_info().uss / 1e6, 1),
+        **_pages(daemon),
         "probe_cpu_percent": round(100 * (sum(map(_cpu_s, probes)) - probe_before) / passed, 3),
         "probe_mb": round(max(psutil.Process(one).memory_info().rss for one in probes) / 1e6, 1),
         "load": [round(one, 1) for one in os.getloadavg()],
     }
+
+
+def _pages(pid: int) -> dict[str, float]:
+    """What the process wrote, what it maps of files, and the largest of those."""
+    by_file: dict[str, float] = {}
+    path = ""
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            path = words[5] if len(words) > 5 else ""
+        elif words[0] == "Rss:":
+            name = Path(path).name if path.startswith("/") else ""
+            by_file[name] = by_file.get(name, 0.0) + int(words[1]) / 1e3
+    own = by_file.pop("", 0.0)
+    largest = sorted(by_file.items(), key=lambda one: -one[1])[:4]
+    return {
+        "own_mb": round(own, 1),
+        "files_mb": round(sum(by_file.values()), 1),
+        **{f"  {name.partition('.')[0]}_mb": round(size, 1) for name, size in largest},
+    }
+
+
+def _loaded() -> dict[str, float]:
+    """MB that a fresh interpreter takes, and what each part adds."""
+    argv = [sys.executable, "-c", STEPS, *PARTS]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return {"python": round(found.pop("python"), 1), **found}
 
 
 def _cpu_s(pid: int) -> float:

@@ -23,6 +23,9 @@ from .lock import take
 from .watches import Watches
 from .wire import Wire
 
+NO_DRIVER_TIMES = 15
+"""So many times as seldom is looked for GPUs where there is no driver of them."""
+
 
 def main(generation: int, key: str) -> int:
     """Serve until the daemon goes; 0 then, 1 where a newer probe is there."""
@@ -172,6 +175,8 @@ class Probe:
 
     def _gpus_sampled(self, frame: Frame) -> None:
         self._gpu_sampling = False
+        if frame["source"] is None and not frame["error"]:
+            self._gpu_next += (NO_DRIVER_TIMES - 1) * self._gpu_interval_s
         if self._gpu_interval_s:
             self._wire.send({"kind": "gpus", "t": time.time(), **frame})
 

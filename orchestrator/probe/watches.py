@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .frames import Frame
+from .pace import next_look
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class Watches:
         """Pokes and inotify can be missed (a full pipe, a limit); a look every so often cannot."""
         if now < self._next_look:
             return
-        self._next_look = now + (LOOK_S if self._inotify is not None else POLL_S)
+        # With inotify at one of the moments at which bytes are looked for: one wake-up does both.
+        self._next_look = next_look(now + LOOK_S) if self._inotify is not None else now + POLL_S
         for watch in self._watches.values():
             watch.stir()
 

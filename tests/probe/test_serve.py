@@ -11,7 +11,7 @@ import pytest
 from orchestrator.probe.calls import OP_MODULES, op_of
 from orchestrator.probe.fence import Fence
 from orchestrator.probe.frames import encode
-from orchestrator.probe.serve import Probe
+from orchestrator.probe.serve import NO_DRIVER_TIMES, Probe
 from tests.probe.driver import Driver, Run, eventually
 
 pytestmark = pytest.mark.tmux
@@ -157,3 +157,15 @@ def test_one_sample_in_between_does_not_stop_the_stream_of_them(probe: Driver):
     probe.call("gpus")
     seen = len(probe.frames)
     eventually(lambda: any(one["kind"] == "gpus" for one in probe.frames[seen:]), "samples go on")
+
+
+def test_where_there_is_no_driver_gpus_are_looked_for_seldom(probe: Driver) -> None:
+    """After a first answer the next one comes after many times what was asked for."""
+    if probe.call("gpus", interval_s=0.1)["source"] is not None:
+        pytest.skip("there is a driver here")
+
+    def told() -> list[float]:
+        return [one["t"] for one in probe.frames if one["kind"] == "gpus"]
+
+    eventually(lambda: len(told()) > 1, "samples go on")
+    assert told()[1] - told()[0] > 0.1 * NO_DRIVER_TIMES / 3
