@@ -46,7 +46,8 @@ class Follower:
         """When bytes were found last."""
         self._next_look = 0.0
         self._hurried = False
-        self._lingers = False
+        self._lingers = True
+        """Nobody tells one that has just begun that lines were coming all the while."""
 
     @property
     def window_open(self) -> bool:

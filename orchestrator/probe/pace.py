@@ -2,8 +2,8 @@
 
 Owns the agreement of relay and probe. Writes that follow each other within STEADY_S are told of
 once, by a poke that says `steady`; from then on the probe looks by itself, until it has found
-nothing for LINGER_S, which is longer: so the first write after a pause is always told of. A probe
-that heard no poke, as one that has just begun, finds out at its look every second.
+nothing for LINGER_S, which is longer: so the first write after a pause is always told of. One that
+has just begun looks by itself as well, and whoever missed a poke finds out within a second.
 """
 
 import math

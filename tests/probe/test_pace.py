@@ -12,6 +12,7 @@ from orchestrator.probe.frames import CHUNK_BYTES, unpack
 from orchestrator.probe.names import POKE_BYTES, POKE_FIFO, POKE_STEADY
 from orchestrator.probe.pace import HURRY_S, STEADY_S, TRICKLE_BYTES, next_look
 from orchestrator.probe.poke import Poke
+from tests.probe.driver import Driver, Run
 
 FOR_EVER_S = 3600.0
 
@@ -100,6 +101,32 @@ def test_steady_lines_are_found_without_a_word_until_they_end(tmp_path: Path) ->
         assert not follower.step()
         looks += 1
     assert looks >= 2
+
+
+def test_one_that_begins_among_steady_lines_finds_them(tmp_path: Path) -> None:
+    """The relay has said before that they come, and says it to nobody again."""
+    log = tmp_path / "output.log"
+    log.write_bytes(b"one\n")
+    follower = Follower("log", str(log), 0)
+    assert sent(follower) == b"one\n"
+    with log.open("ab") as file:
+        file.write(b"two\n")
+    until(lambda: follower.ready)
+    assert sent(follower) == b"two\n"
+
+
+@pytest.mark.tmux
+def test_steady_lines_share_frames_and_none_is_lost(probe: Driver, a_run: Run) -> None:
+    """The real relay and probe: fewer frames than lines, every byte in order."""
+    lines = 40
+    program = "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.04; done"
+    probe.call("launch", **a_run.spec("sh", "-c", program))
+    probe.call("watch", **a_run.watch())
+    probe.kind("exit")
+    frames = [one for one in probe.frames if one["kind"] == "bytes" and one["stream"] == "log"]
+    printed = b"".join(unpack(one["data"]) for one in frames)
+    assert printed.split(b"\r\n")[:-1] == [b"line %d" % number for number in range(lines)]
+    assert len(frames) < lines
 
 
 def test_an_end_is_not_lingered_for(tmp_path: Path) -> None:
