@@ -9,6 +9,8 @@ from orchestrator.core.detect.prefilter import Rarities
 
 READ_LINES = 4000
 """Read of any log, whatever the rest of it is like."""
+FINDING_LINES = 2
+"""A finding costs as much as so many lines."""
 LINE_BYTES = 1 << 16
 """Of what passes, one line may be read beyond that for each so many bytes."""
 ENOUGH_LINES = 1000

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from orchestrator.core.detect.classify import Classifier
 from orchestrator.core.detect.notes import Notes
-from orchestrator.core.detect.pace import Pace
+from orchestrator.core.detect.pace import FINDING_LINES, Pace
 from orchestrator.core.detect.prefilter import Prefilter
 from orchestrator.core.detect.sighting import Line, Reading, Sighting, Spoken
 from orchestrator.core.detect.unfold import STACK_KEY, unfold
@@ -176,6 +176,7 @@ class Walk:
 
     def _keep(self, sighting: Sighting) -> None:
         self._watch = max(self._watch, WATCH_LINES)
+        self._pace.spend(read=FINDING_LINES, passed=0)
         self.notes.keep(sighting)
 
     def tail(self) -> Iterable[Spoken]:

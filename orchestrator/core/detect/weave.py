@@ -54,6 +54,8 @@ class Weaver:
 
     def __init__(self) -> None:
         self.open: list[Reading] = []
+        self._of: dict[str, list[Reading]] = {}
+        """The open ones of each speaker; both lists have the oldest first."""
         self._recent: deque[Line] = deque(maxlen=4)
         self._shape = ""
 
@@ -68,19 +70,27 @@ class Weaver:
         taken, closed = self._offer(line)
         if not taken and (reading := self._start(line)) is not None:
             taken = True
-            closed += self._make_room(reading)
+            closed += self._make_room(reading.key)
             self.open.append(reading)
+            self._of.setdefault(reading.key, []).append(reading)
         if line.text:
             self._recent.append(line)
         return taken, closed
 
-    def _make_room(self, reading: Reading) -> list[Reading]:
+    def _end(self, reading: Reading) -> None:
+        self.open.remove(reading)
+        mine = self._of[reading.key]
+        mine.remove(reading)
+        if not mine:
+            del self._of[reading.key]
+
+    def _make_room(self, key: str) -> list[Reading]:
         """Ends the oldest block of the speaker, or of all, where there are too many."""
-        mine = [item for item in self.open if item.key == reading.key]
+        mine = self._of.get(key, [])
         oldest = mine[:1] if len(mine) >= MAX_OF_ONE else self.open[:1]
         if len(mine) < MAX_OF_ONE and len(self.open) < MAX_OPEN:
             return []
-        self.open.remove(oldest[0])
+        self._end(oldest[0])
         return oldest
 
     def _without_shape(self, line: Line) -> Line:
@@ -102,12 +112,13 @@ class Weaver:
             for item in self.open
             if item.block.complete or item.block.kind in (Kind.FAULT, Kind.NATIVE)
         ]
-        self.open = [item for item in self.open if item not in done]
+        for item in done:
+            self._end(item)
         return done
 
     def finish(self) -> list[Reading]:
         """Ends all blocks: the log is over."""
-        done, self.open = self.open, []
+        done, self.open, self._of = self.open, [], {}
         return done
 
     def _offer(self, line: Line) -> tuple[bool, list[Reading]]:
@@ -129,13 +140,13 @@ class Weaver:
                 reading.echoed = reading.echoed or bool(line.prefix.level)
                 return True, closed
             if answer is Offer.ENDED:
-                self.open.remove(reading)
+                self._end(reading)
                 closed.append(reading)
         return False, closed
 
     def _candidates(self, line: Line) -> list[Reading]:
         """The open blocks of the line's speaker: one that repeats another first, then the newest."""
-        mine = [item for item in self.open if item.key == line.prefix.key]
+        mine = self._of.get(line.prefix.key, [])
         if (
             not mine
             and not line.prefix.key
@@ -143,7 +154,7 @@ class Weaver:
         ):
             mine = self.open[-1:]
         if len(mine) < 2:
-            return mine
+            return mine[:1]
         mine = sorted(mine, key=_newest_first)[:MAX_TWINS]
         text = line.rest
         read = [item.block.text for item in mine]

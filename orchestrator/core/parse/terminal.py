@@ -134,7 +134,9 @@ def read_prefix(text: str) -> Prefix:
     position, key, rank, level, native = 0, "", None, "", False
     length = len(text)
     text += " "  # a prefix alone on its line has lost the blank behind it
-    for _ in range(6):
+    left = 6
+    while left and not text[position : position + 1].isspace():
+        left -= 1
         if (match := _CLOCK.match(text, position)) is not None:
             pass
         elif (match := _LEVEL.match(text, position)) is not None:
