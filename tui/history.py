@@ -74,7 +74,8 @@ def environment(document: Mapping[str, Any]) -> list[Paragraph]:
     told = []
     for look in document["looks"]:
         clock = time.strftime("%H:%M:%S", time.localtime(look["at"]))
-        title = f"attempt {look['attempt']}, at its {look['moment']}, {clock}"
+        of = f"attempt {look['attempt']}" if look["attempt"] else "its release"
+        title = f"{of}, at its {look['moment']}, {clock}"
         whole = dict(look["fingerprint"])
         packages = {
             name: one["version"] for name, one in (whole.pop("packages", None) or {}).items()

@@ -26,6 +26,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     GET  /v1/runs/RUN/timeline           {"run": id, "events": [TimelineEvent]}    oldest first
     GET  /v1/runs/RUN/bundle             a tar.gz; header X-Orch-Archive: {"name", "files", "secrets_removed"}
     GET  /v1/runs/RUN/environment        {"run": id, "looks": [{attempt, moment, at, fingerprint, configuration}]}
+                                         first that at its release's `deploy`, with attempt 0
     GET  /v1/runs/RUN/diff[?with=RUN]    {before, after, changes: [{kind, name, text, alarming}], unknown: [str], diff}
                                          without `with`: against the job's last good run before it
     POST /v1/runs/RUN/stop {grace_s}     stream: stopping{run}, stopped{run, ended, remaining, gpus, gpus_free_after_s,

@@ -13,7 +13,8 @@ leasing.py      which hosts are driven here, where several daemons share a datab
                 shows what the others drive, elsewhere.py passes questions on to them
 rebuilding.py   runs come back from their targets after a lost database
 duties.py       what is done by the clock
-shipping.py     deploy and rollback, as a person asks for them, step by step
+shipping.py     deploy and rollback, as a person asks for them, step by step; deploy_looks.py what
+                a job finds after them
 launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
 queries.py      what a person reads; following.py a log as it grows, waiting.py the moment when
                 something holds

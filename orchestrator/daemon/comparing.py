@@ -54,6 +54,26 @@ async def compare(parts: Parts, before: Run, after: Run) -> Comparison:
     return _also(found, *(_change(one) for one in differences))
 
 
+async def since_deploy(parts: Parts, run: Run) -> tuple[Change, ...]:
+    """What changed from the deploy of a run's release to its launch: somebody installed things."""
+    first = await _at_deploy(parts, run)
+    last = (await _looks(parts, run)).get(Moment.LAUNCH)
+    if first is None or last is None or _failed(last) or first["at"] >= last.at:
+        return ()
+    used = last.fingerprint.get("caches") or {}  # of its own with --cold-cache
+    caches = {path: size for path, size in (first.get("caches") or {}).items() if path in used}
+    found = environment.diff({**first, "caches": caches}, last.fingerprint)
+    changes = (_change(one) for one in found if one.part != "variable")
+    return tuple(replace(one, text=f"{one.text}, after the deploy") for one in changes)
+
+
+async def _at_deploy(parts: Parts, run: Run) -> environment.Fingerprint | None:
+    if run.release is None:
+        return None
+    releases = parts.store.releases
+    return await releases.environment(run.job, run.target, run.release, run.created_at)
+
+
 async def meanwhile(parts: Parts, run: Run) -> tuple[Change, ...]:
     """What changed while a run lived: a cache that shrank under it, a package replaced."""
     looks = await _looks(parts, run)
@@ -62,6 +82,11 @@ async def meanwhile(parts: Parts, run: Run) -> tuple[Change, ...]:
         return ()
     changes = (_change(one) for one in environment.diff(first.fingerprint, last.fingerprint))
     return tuple(replace(one, text=f"{one.text}, while the run lived") for one in changes)
+
+
+async def around(parts: Parts, run: Run) -> tuple[Change, ...]:
+    """What changed around a run from its release's deploy to its own end."""
+    return (*await since_deploy(parts, run), *await meanwhile(parts, run))
 
 
 async def last_good(parts: Parts, run: Run) -> Run | None:
@@ -73,10 +98,14 @@ async def last_good(parts: Parts, run: Run) -> Run | None:
 
 
 async def environment_of(parts: Parts, words: str) -> Message:
-    """GET /v1/runs/RUN/environment: every look at what its attempts found around them."""
+    """GET /v1/runs/RUN/environment: every look at what it found, from its release's deploy on."""
     run = await parts.store.runs.find(words)
-    looks = await parts.store.environments.of(run.id)
-    return {"run": run.id, "looks": [look_view(one) for one in looks]}
+    looks = [look_view(one) for one in await parts.store.environments.of(run.id)]
+    first = await _at_deploy(parts, run)
+    if first is not None:
+        facts = {"attempt": 0, "moment": "deploy", "at": first["at"], "configuration": {}}
+        looks.insert(0, {**facts, "fingerprint": dict(first)})
+    return {"run": run.id, "looks": looks}
 
 
 def look_view(look: Surroundings) -> Message:
@@ -95,7 +124,7 @@ async def diff(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     run = await parts.store.runs.find(words)
     other = await _other(parts, run, query.get("with") or None)
     before, after = sorted((run, other), key=lambda one: one.created_at)
-    found = await compare(parts, before, after)
+    found = _also(await compare(parts, before, after), *await since_deploy(parts, after))
     return {
         "schema": 1,
         "before": _named(before),

@@ -39,7 +39,7 @@ async def _story(parts: Parts, incident: Incident) -> Story:
         incident=incident,
         earlier=await _earlier(parts, run),
         good=good,
-        changes=(*since.changes, *await comparing.meanwhile(parts, run)),
+        changes=(*since.changes, *await comparing.around(parts, run)),
         unknown=since.unknown,
         stop_reason=(await parts.store.view(run.id)).stop_reason,
     )

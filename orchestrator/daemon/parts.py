@@ -14,6 +14,7 @@ from orchestrator.clock import Clock
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
+from orchestrator.daemon.deploy_looks import DeployLooks
 from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
@@ -71,6 +72,7 @@ class Parts:
     started_at: float
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     packages: Packages
+    looks: DeployLooks
     busy: set[str] = field(default_factory=set)
     """Jobs with a deploy or a launch under way."""
 
@@ -103,6 +105,8 @@ class Parts:
             key = await store.values.agree("probe_key", clock.new_id(16))
             fleet = Fleet(pool, clock, board, key, leasing.token)
             stack.push_async_callback(fleet.close)
+            looks = DeployLooks(store.releases, clock)
+            stack.push_async_callback(looks.close)
             rack = Rack(clock)
             sinks = rack.sinks(file.current().alerts.sinks)
             outbox = Outbox(store.deliveries, sinks, clock, environment.lookup)
@@ -151,6 +155,7 @@ class Parts:
                 leasing=leasing,
                 code=InstalledCode(Path(__file__).parents[1], clock),
                 packages=Packages.of(location.state_folder),
+                looks=looks,
                 started_at=clock.now(),
             )
 

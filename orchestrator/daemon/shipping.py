@@ -173,7 +173,7 @@ async def _deploy_one(
     else:
         release = await releases.deploy(link, *args, inventory=digest)
     parts.packages.deployed[target.name, job.workdir] = planned.bundle
-    await _remember(parts, planned, release)
+    parts.looks.look(link, job, release, await _remember(parts, planned, release))
     await news.put(
         {
             "kind": "deployed",
@@ -202,8 +202,8 @@ def code_folder(parts: Parts) -> Path:
     return parts.location.state_folder / "code"
 
 
-async def _remember(parts: Parts, planned: Planned, release: Release) -> None:
-    await parts.store.releases.add(
+async def _remember(parts: Parts, planned: Planned, release: Release) -> int:
+    return await parts.store.releases.add(
         release,
         job=planned.job.name,
         target=planned.job.target.name,

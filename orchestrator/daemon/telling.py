@@ -95,6 +95,7 @@ async def releases(parts: Parts, query: Mapping[str, str]) -> Message:
                 "at": entry.at,
                 "kind": entry.kind,
                 "provenance": dict(entry.provenance),
+                "looked": entry.looked,
             }
             for entry in entries
         ]

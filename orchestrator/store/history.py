@@ -3,7 +3,7 @@
 Must not: interpret what is in them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class ReleaseEntry:
     why: str
     provenance: Mapping[str, Any]
     """Where the tree came from: commit, dirty files, who, from which machine."""
+    looked: bool
+    """Whether what the job finds after this deploy is kept."""
 
 
 class Releases:
@@ -48,8 +50,8 @@ class Releases:
         kind: str = "deploy",
         why: str = "",
         provenance: Mapping[str, Any] | None = None,
-    ) -> None:
-        """The release is the current one of the job on the target from now on."""
+    ) -> int:
+        """The release is the current one of the job on the target from now on; its number."""
         values = {
             **row_of(release),
             "job": job,
@@ -59,20 +61,49 @@ class Releases:
             "at": self._clock.now(),
             "provenance": plain(provenance or {}),
         }
-        await self._worker.call(lambda c: c.execute(insert(tables.releases).values(values)))
+        added = insert(tables.releases).values(values).returning(tables.releases.c.seq)
+        return int(await self._worker.call(lambda c: c.execute(added).scalar_one()))
+
+    async def keep_environment(self, number: int, fingerprint: Mapping[str, Any]) -> None:
+        """Keep what the job finds around it after the deploy of this number."""
+        table = tables.releases
+        kept = table.update().where(table.c.seq == number)
+        kept = kept.values(environment=plain(fingerprint))
+        await self._worker.call(lambda c: c.execute(kept))
+
+    async def environment(
+        self, job: str, target: str, digest: str, before: float
+    ) -> Mapping[str, Any] | None:
+        """What was found after the newest deploy of a release before a time, where it was."""
+        table = tables.releases
+        of = (table.c.job == job, table.c.target == target, table.c.digest == digest)
+        query = (
+            select(table.c.environment)
+            .where(*of, table.c.kind == "deploy", table.c.at <= before)
+            .order_by(table.c.seq.desc())
+            .limit(1)
+        )
+        found: Mapping[str, Any] | None = await self._worker.call(
+            lambda c: c.execute(query).scalar()
+        )
+        return found
 
     async def list(
         self, job: str, *, target: str | None = None, limit: int | None = None
     ) -> tuple[ReleaseEntry, ...]:
         """The history of a job's releases, newest first."""
         table = tables.releases
-        query = select(table).where(table.c.job == job).order_by(table.c.seq.desc()).limit(limit)
+        columns = [column for column in table.c if column is not table.c.environment]  # it is large
+        looked = table.c.environment.is_not(None).label("looked")
+        query = select(*columns, looked).where(table.c.job == job)
+        query = query.order_by(table.c.seq.desc()).limit(limit)
         if target is not None:
             query = query.where(table.c.target == target)
         rows = await self._worker.call(lambda c: c.execute(query).mappings().all())
         return tuple(
             ReleaseEntry(
                 release=release_of(row),
+                looked=bool(row["looked"]),
                 **{key: row[key] for key in ("job", "target", "at", "kind", "why", "provenance")},
             )
             for row in rows
@@ -171,6 +202,13 @@ class Values:
         """The value, or None."""
         query = select(tables.kv.c.value).where(tables.kv.c.key == key)
         return await self._worker.call(lambda c: c.execute(query).scalar())
+
+    async def several(self, keys: Collection[str]) -> dict[str, Any]:
+        """Those of these keys that have a value, with it."""
+        table = tables.kv.c
+        query = select(table.key, table.value).where(table.key.in_(keys))
+        rows = await self._worker.call(lambda c: c.execute(query).all())
+        return {row.key: row.value for row in rows}
 
     async def set(self, key: str, value: Any) -> None:
         """Keep a value."""

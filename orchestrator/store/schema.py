@@ -16,7 +16,7 @@ from orchestrator.core.errors import StoreError
 from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest revision; Alembic is only loaded where a database has an older one."""
 
 DATABASE_FILE = "orch.db"

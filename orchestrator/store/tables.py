@@ -172,6 +172,7 @@ releases = Table(
     Column("kind", String, nullable=False),
     Column("why", Text, nullable=False),
     Column("provenance", json_type(), nullable=False),
+    Column("environment", json_type(none_as_null=True)),
     Index(None, "job", "target"),
     sqlite_autoincrement=True,
 )

@@ -252,6 +252,13 @@ async def test_small_tables(store: Store) -> None:
     assert current is not None
     assert (current.release, current.provenance) == (release, {"commit": "c"})
     assert await store.releases.current("dflash", "other") is None
+    assert not current.looked
+    assert await store.releases.environment("dflash", "ct200", "d1", float("inf")) is None
+    number = await store.releases.add(release, job="dflash", target="ct200")
+    await store.releases.keep_environment(number, {"torch": "2.13.0"})
+    seen = await store.releases.environment("dflash", "ct200", "d1", float("inf"))
+    assert seen == {"torch": "2.13.0"}
+    assert [one.looked for one in await store.releases.list("dflash")] == [True, False]
     assert await store.releases.find("dflash", "ct200", "d1") == release
     assert await store.releases.find("dflash", "ct200", None) is None
 

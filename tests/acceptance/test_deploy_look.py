@@ -1,0 +1,28 @@
+"""What a job finds around it is noted at its deploy as well, and held against its launch."""
+
+from pathlib import Path
+
+from orchestrator.api.client import Client
+from tests.acceptance.conftest import MakeOrch, local_job
+
+
+def test_what_somebody_changed_after_the_deploy_is_told(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """A cache that is cleared between deploy and launch is named, and the deploy's look is kept."""
+    cache = short_folder / "cache"
+    cache.mkdir()
+    (cache / "kernel.so").write_bytes(bytes(3_000_000))
+    more = f"    env: {{TORCHINDUCTOR_CACHE_DIR: {cache}}}\n"
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1", more))
+    orch("deploy")
+    client = Client(Path(orch.json("daemon", "status")["socket"]))
+    orch.until(lambda: client.get("/v1/releases")["releases"][0]["looked"])
+    (cache / "kernel.so").unlink()
+    orch("run")
+    told = [one["text"] for one in orch.json("diff", "@1", "@1")["changes"]]
+    assert f"compile cache {cache} 3.0 MB -> 0 B, after the deploy" in told
+    looks = client.get("/v1/runs/dflash-1/environment")["looks"]
+    assert [one["moment"] for one in looks] == ["deploy", "launch", "end"]
+    assert looks[0]["fingerprint"]["kernel"] == looks[1]["fingerprint"]["kernel"]
+    assert looks[0]["fingerprint"]["packages"]
