@@ -15,8 +15,8 @@ from trainer.launch import launch, needed
 
 RACE = """--layout threads-naive runs small drafters on noise as threads of one process, as
 the crashing pipeline did. Expect with torch 2.11, cold caches and two H200s (launches counted
-there, docs/lab-notes.md): none 20 of 20 crash, warmup 8 of 8, lock 8 of 8, rwlock none of 12,
-thread-local-flag none of 4 (a segmentation fault stays possible: 1 of 10 on CPU). Fewer crash
+there, docs/lab-notes.md): none 20 of 20 crash, warmup 8 of 8, lock 8 of 8, rwlock none of 20,
+thread-local-flag none of 8 (a segmentation fault stays possible: 1 of 10 on CPU). Fewer crash
 where steps are alike and few: 7, 7 and 4 of ten in a smaller program. The default layout, one
 process for each drafter: none of 40, and 1.4 times faster than threads that do not crash."""
 
