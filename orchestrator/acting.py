@@ -146,7 +146,7 @@ class Actor:
                     await store.actions.done(action)
                 return result
             except OrchError as error:
-                if _is_to_wait(action, error):
+                if _is_to_wait(action, error, self._current()):
                     logger.info("action.waits", extra={"action": action.key, "why": str(error)})
                     await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
                     delay_s = min(2 * delay_s, RETRY_MOST_S)
@@ -247,8 +247,10 @@ class Actor:
             require(checks)
 
 
-def _is_to_wait(action: Action, error: OrchError) -> bool:
+def _is_to_wait(action: Action, error: OrchError, run: Run) -> bool:
     """Whether an action is tried again; a stop also where we are not let in, for nothing ended."""
+    if action.kind is ActionKind.COLLECT_EVIDENCE and run.state.ended:
+        return False  # nothing waits for it, and later the target says something else
     if action.kind is ActionKind.STOP and isinstance(error, HostKeyRefused | AuthRefused):
         return True
     return isinstance(error, Unreachable)

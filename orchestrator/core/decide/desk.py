@@ -18,6 +18,7 @@ from orchestrator.core.decide.decision import (
     Policy,
     RunView,
 )
+from orchestrator.core.decide.evidence import concerns_gpus
 from orchestrator.core.decide.inputs import FindingSeen, Launched, VerdictReached
 from orchestrator.core.decide.restart import GiveUp, Restart, judge
 from orchestrator.core.decide.routes import sinks_for
@@ -162,6 +163,8 @@ class Desk:
             silent = attempt is None or (attempt.exit_code is None and attempt.signal is None)
             gone = silent and event.raw is None
             self._end(RunState.LOST if gone else RunState.FAILED)
+            if concerns_gpus(event.verdict):
+                self._act(ActionKind.COLLECT_EVIDENCE)
             wanted = bool(self._policy.job.restart.on)
             outlook = f"Not restarted: {choice.reason}." if wanted else ""
         change = incidents.observe(self._view, incidents.of_verdict(event, attempt), self._now)

@@ -226,6 +226,22 @@ def test_stop_while_it_is_launched() -> None:
     assert (story.state, story.actions) == (RunState.STOPPED, [ActionKind.END_REMAINS])
 
 
+@pytest.mark.parametrize(
+    ("signature", "actions"),
+    [
+        ("cuda_illegal_access", [ActionKind.COLLECT_EVIDENCE]),
+        ("nccl_timeout", [ActionKind.COLLECT_EVIDENCE]),
+        ("gpu_fault", [ActionKind.COLLECT_EVIDENCE]),
+        ("python_error", []),
+    ],
+)
+def test_a_crash_about_gpus_is_looked_at(signature: str, actions: list[ActionKind]) -> None:
+    """What the GPUs say is kept of a crash that concerns them, though nothing is restarted."""
+    story = Story().running()
+    story.tell(story.exited(1), crash(signature, family=None))
+    assert (story.state, story.actions) == (RunState.FAILED, actions)
+
+
 def test_restart_by_the_policy() -> None:
     """A named failure backs off, longer each time, and the budget ends it with another alert."""
     story = Story(policy("infra", max_attempts=3)).running()
