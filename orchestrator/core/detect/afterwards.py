@@ -41,7 +41,7 @@ _DONE = re.compile(
     r"\b(?:training|run|job|all|evaluation|finetuning|fine-tuning|pretraining|main)\b.{0,30}\b(?:done|complete[d]?|finished|succeeded|successful(?:ly)?|ended normally)\b"
     r"|^\W*(?:done|finished|complete[d]?|all done|success|bye|ok)\b[\s!.]*(?:in \d.*|\(.*\))?$"
     r"|\bfinished (?:training|in \d|after \d|successfully|with exit code 0|step|all)|\bcompleted (?:successfully|training|all|in \d)"
-    r"|exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)[ :=]+0\b|`?max_(?:steps|epochs)=?\S*`? reached|\bfinal (?:loss|checkpoint|model|metrics|eval)"
+    r"|(?<!\t)exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)[ :=]+0\b|`?max_(?:steps|epochs)=?\S*`? reached|\bfinal (?:loss|checkpoint|model|metrics|eval)"
     r"|\bsaved? final\b|\breached (?:max|final|target|the last) \w+|[Rr]un summary|training (?:wall )?time|total (?:wall|training) time"
     r"|\b(?:saved|wrote|exported|uploaded|pushed) (?:the )?(?:final )?(?:model|weights|results|report)\b"
     r"|\b(?:results?|report|metrics|scores|predictions) (?:written|saved|exported|uploaded|pushed) to\b"
@@ -49,7 +49,7 @@ _DONE = re.compile(
     re.IGNORECASE,
 )
 _RESTART = re.compile(
-    r"[Rr]estart(?:ing|ed)\b|\b(?:worker|process) group\b.{0,60}(?:restart|start)|\b(?:attempt|retry|try) #?[2-9]\d*\b"
+    r"(?<!Back-off )[Rr]estart(?:ing|ed)\b|\b(?:worker|process) group\b.{0,60}(?:restart|start)|\b(?:attempt|retry|try) #?(?P<nth>[2-9]\d*)\b(?!(?:/| of )(?P=nth)\b)"
     r"|[Rr]esum(?:ing|ed) (?:training |run )?(?:from|at)\b|[Rr]equeu(?:e|ed|ing)|[Rr]elaunch(?:ing|ed)"
 )
 _HANDLED = re.compile(

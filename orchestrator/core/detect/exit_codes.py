@@ -28,7 +28,7 @@ def by_exit_code(code: int) -> str:
 
 
 _EXIT_CODE = re.compile(
-    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|exited with (?:exit )?code (\d{1,3})\b"
+    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) (\d{1,3})\b"
     r"|exited on signal (?P<signal>\d{1,2})\b|^\[\d+\][+-]? +(?:\d+ +)?Exit (\d{1,3})\b",
     re.IGNORECASE,
 )

@@ -16,6 +16,8 @@ _TIERS = {
     "nccl_timeout": 2,
     "nccl_error": 2,
 }
+_LOST_PEER = frozenset({"nccl_error", "rendezvous_or_port"})
+"""What a rank says whose peer died, also while it still looked for it."""
 _ABORTS = frozenset({-6, 134})
 
 
@@ -55,7 +57,7 @@ class Ranking:
         if table is None or any(_tier(s) < 2 for s in fatal if s is not table):
             return fatal
         lost = [
-            s for s in fatal if s.finding.signature == "nccl_error" and s.finding.rank is not None
+            s for s in fatal if s.finding.signature in _LOST_PEER and s.finding.rank is not None
         ]
         if lost and all(s.finding.rank != table.finding.rank for s in lost):
             return [s for s in fatal if s not in lost] or fatal

@@ -5,6 +5,7 @@ Whether such a stack ended anything is not its question.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from orchestrator.core.parse.stack_lines import CHAIN_CAUSE
@@ -17,10 +18,17 @@ _LEVELS = ("level", "levelname", "severity", "log_level", "lvl")
 _WORDS = ("message", "msg", "event", "text")
 _DATA = ("prompt", "completion", "input", "output", "sample", "content", "response", "answer")
 """Parts of a key's name under which a text is what the program works on, not what befell it."""
+_SPOKEN = re.compile(
+    r"\b(?:prompt|completion|response|answer|sample)s?\W{0,3}[=:] ?[\"'`]", re.IGNORECASE
+)
+"""What a model was told or said, written into a line."""
+_DOCKERS = re.compile(r'\{"log": ?"')
 
 
 def unfold(text: str) -> list[str]:
     """The lines that the line holds; itself alone where it holds no escaped stack."""
+    if _DOCKERS.match(text) and (line := _from_docker(text)) is not None:
+        return unfold(line)
     position = text.find(STACK)
     if position < 0 and STACK_KEY in text:
         return _from_json(text[max(0, text.find("{")) :]) or [text]
@@ -30,12 +38,24 @@ def unfold(text: str) -> list[str]:
     if start >= 0 and (found := _from_json(text[start:])) is not None:
         return found
     before, stack = text[:position], text[position:]
+    if _SPOKEN.search(before):
+        return [f"text of {len(text)} characters"]
     end = stack.find(before[-1]) if before[-1:] in ('"', "'") else -1
     while end > 0 and stack[end - 1] == "\\":
         end = stack.find(before[-1], end + 1)
     stack = stack[:end] if end > 0 else stack
     lines = stack.replace("\\n", "\n").replace('\\"', '"').replace("\\'", "'").split("\n")
     return [before, *lines] if before.strip("\"' ") else lines
+
+
+def _from_docker(text: str) -> str | None:
+    """The line that docker's json-file driver stored."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    line = record.get("log") if isinstance(record, dict) else None
+    return line.rstrip("\r\n") if isinstance(line, str) else None
 
 
 def _from_json(text: str) -> list[str] | None:

@@ -217,7 +217,9 @@ class Weaver:
         if self._recent and "\u2570" in self._recent[-1].text:
             rest = rest.lstrip()
         found = exception_of(rest, sure=True)
-        if found is None or found.type == "Error" or going_on(found.message[:80]):
+        if found is None or found.type == "Error" or found.type.startswith("nccl"):
+            return None
+        if going_on(found.message[:80]):
             return None
         block = Block(Kind.LOOSE, headless=True)
         block.begin_at(found, rest)

@@ -156,6 +156,20 @@ def test_collective_that_never_came_is_a_hang() -> None:
             "/ProcessGroupNCCL.cpp:632 (most recent call first):",
             "nccl_timeout",
         ),
+        ("zsh: killed     python train.py", "host_oom"),
+        ("zsh: segmentation fault (core dumped)  python train.py", "segfault"),
+        ("zsh: terminated  python train.py", "interrupted"),
+        (
+            "fish: Job 1, 'python train.py' terminated by signal SIGSEGV (Address boundary error)",
+            "segfault",
+        ),
+        ("make: *** [Makefile:7: train] Killed", "host_oom"),
+        ("make: *** [Makefile:7: train] Segmentation fault (core dumped)", "segfault"),
+        ("make: *** [Makefile:7: train] Error 2", "elastic_child_failed"),
+        ("Command exited with non-zero status 3", "elastic_child_failed"),
+        ("[entrypoint] train.py exited with status 7", "elastic_child_failed"),
+        ("[entrypoint] train failed with exit code 139", "segfault"),
+        ("[entrypoint] train.py ended with status 137", "host_oom"),
         ("run.sh: line 4: torchrunn: command not found", "python_error"),
     ],
 )
@@ -205,3 +219,13 @@ def test_exit_code_of_a_loaders_worker_says_what_it_died_of(code: int, signature
         f"{stack}RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly\n"
     )
     assert verdict.signature == signature
+
+
+def test_last_of_the_attempts_is_no_new_start() -> None:
+    """`attempt 3/3 failed` behind a stack ends it; `attempt 2/3` promises another."""
+    stack = (
+        'Traceback (most recent call last):\n  File "/srv/app/fetch.py", line 9, in fetch\n'
+        "    raise ConnectionError(k)\nConnectionError: shard 7\n"
+    )
+    assert judged(f"{stack}attempt 3/3 failed\n").crash
+    assert not judged(f"{stack}attempt 2/3\nstep 3 loss 2.2\n").crash
