@@ -144,7 +144,10 @@ class Trunk:
             self._keeper = asyncio.create_task(self._keep(), name=f"trunk {self._host}")
         elif self.poke():
             self._settled.clear()
+        keeper = self._keeper
         await self._settled.wait()
+        if keeper.done() and not keeper.cancelled():
+            keeper.result()  # a fault of ours is not to pass for a host that is away
         if not self.usable:
             raise NoTrunk
         if self._way is None:

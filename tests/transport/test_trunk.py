@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.command import Command
-from orchestrator.core.errors import AuthRefused, TargetError, Unreachable
+from orchestrator.core.errors import AuthRefused, Unreachable
 from orchestrator.probe import trunk_wire as wire
 from orchestrator.transport.base import Channel
 from orchestrator.transport.local import LocalTransport
@@ -25,7 +25,7 @@ class Near:
 
     def __init__(self) -> None:
         self.ways: list[Channel] = []
-        self.problem: TargetError | None = None
+        self.problem: Exception | None = None
         self.path = b""
         self.back = asyncio.Event()
         self.trunk = Trunk("here", self.start, self.back.wait)
@@ -200,6 +200,13 @@ async def test_a_refusal_loses_what_is_held(near: Near) -> None:
     with pytest.raises(Unreachable):
         await asyncio.wait_for(channel.read(), timeout=DEADLINE_S)
     with pytest.raises(AuthRefused):
+        await near.open(b"true")
+
+
+async def test_a_fault_of_ours_is_told_as_such(near: Near) -> None:
+    """What no host can do to us does not pass for a host that is away."""
+    near.problem = TypeError("not a line")
+    with pytest.raises(TypeError, match="not a line"):
         await near.open(b"true")
 
 
