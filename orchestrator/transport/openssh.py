@@ -6,8 +6,8 @@ Owns the reading of OpenSSH's settings, and which of them orch cannot honour. Op
 import asyncio
 import getpass
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orchestrator.core.errors import AuthRefused, Unreachable
@@ -20,6 +20,7 @@ MOST_JUMPS = 8
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
 _GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 
+_ALGORITHMS = frozenset({"ciphers", "macs", "kexalgorithms", "hostkeyalgorithms"})
 _HONOURED_ONLY_AS: dict[str, frozenset[str]] = {
     "stricthostkeychecking": frozenset({"ask", "yes", "true"}),
     "knownhostscommand": frozenset({"none"}),
@@ -48,6 +49,8 @@ class SshSettings:
     proxy_command: str | None = None
     jumps: tuple["SshSettings", ...] = ()
     """In the order in which they are passed."""
+    algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By `ciphers`, `macs`, `kexalgorithms` and `hostkeyalgorithms`; only what was configured."""
     not_honoured: tuple[str, ...] = ()
     """Settings of ~/.ssh/config that orch does not obey, as `Name value`."""
 
@@ -71,7 +74,17 @@ async def resolve(host: Host) -> SshSettings:
             remedy="Correct identity_file in the inventory, or leave it out.",
         )
     settings = await _resolve(host.name, ssh_words(host), ssh_destination(host), host.known_hosts)
-    return settings or _without_client(host)
+    if settings is None:
+        return _without_client(host)
+    usual = _algorithms(await _ask_ssh(host.name, ["-F", os.devnull, "-G", "--", "host"]) or "")
+    hops = tuple(_without(usual, hop) for hop in settings.jumps)
+    return replace(_without(usual, settings), jumps=hops)
+
+
+def _without(usual: Mapping[str, tuple[str, ...]], settings: SshSettings) -> SshSettings:
+    """The algorithms that are ssh's own choice are nobody's wish."""
+    asked = {key: names for key, names in settings.algorithms.items() if usual.get(key) != names}
+    return replace(settings, algorithms=asked)
 
 
 async def _resolve(
@@ -160,12 +173,18 @@ def _settings(text: str, known_hosts: str | None = None) -> SshSettings:
         host_key_alias=None if alias == "none" else alias,
         known_hosts=_paths([*users, *one.get("globalknownhostsfile", "").split()], tokens),
         proxy_command=None if command == "none" else _expand(command, tokens),
+        algorithms=_algorithms(text),
         not_honoured=tuple(
             f"{key} {value}"
             for key, value in pairs
             if key in _HONOURED_ONLY_AS and value not in _HONOURED_ONLY_AS[key]
         ),
     )
+
+
+def _algorithms(text: str) -> dict[str, tuple[str, ...]]:
+    """What `ssh -G` printed of them, `+`, `-` and `^` worked out by ssh."""
+    return {key: tuple(value.split(",")) for key, value in _lines(text) if key in _ALGORITHMS}
 
 
 def _expand(text: str, tokens: dict[str, str]) -> str:

@@ -1,5 +1,6 @@
 """What ssh's own configuration says of a host, and what of it orch cannot obey."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -108,6 +109,28 @@ async def test_fault_of_the_configuration_is_said() -> None:
     with pytest.raises(Unreachable, match=r"ssh cannot make out how to reach it: .*port") as caught:
         await resolve(Host(name="pve1", port=700000))
     assert caught.value.target == "pve1"
+
+
+@needs_client
+async def test_algorithms_that_were_configured_are_told_and_ssh_s_own_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signs in front of a list are worked out; a jump has what was configured for it."""
+    configured(tmp_path, monkeypatch, "Host pve1\n Ciphers -*-ctr\n MACs hmac-sha2-512\n")
+    found = await resolve(Host(name="pve1", proxy_jump="bastion"))
+    assert set(found.algorithms) == {"ciphers", "macs"}
+    assert found.algorithms["macs"] == ("hmac-sha2-512",)
+    assert "aes256-gcm@openssh.com" in found.algorithms["ciphers"]
+    assert "aes256-ctr" not in found.algorithms["ciphers"]
+    assert found.jumps[0].algorithms == {}
+
+
+def configured(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Have `ssh` read this configuration; it takes no other home than the account's own."""
+    (folder / "config").write_text(text)
+    (folder / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
 async def test_without_a_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

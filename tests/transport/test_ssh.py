@@ -12,12 +12,17 @@ import pytest
 from orchestrator.core.command import STANDARD_PATH, Command
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, TargetError, Unreachable
 from orchestrator.core.model import Host, Target
+from orchestrator.transport.door import Door
+from orchestrator.transport.openssh import resolve
 from orchestrator.transport.pool import Pool
 from orchestrator.transport.ssh import untrusted_key
+from orchestrator.transport.ssh.algorithms import to_use
+from orchestrator.transport.ssh.connecting import connect
 from tests.lab import cgroups
 from tests.lab import host as lab_host
 from tests.lab.agent import ssh_agent
 from tests.lab.lab import Lab
+from tests.transport.test_openssh import configured
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
 
@@ -277,3 +282,30 @@ async def test_as_another_user_inside(lab: Lab, pool: Pool) -> None:
     done = await pool.transport(target).run(Command(argv=("id", "-un")))
     assert done.stdout == b"nobody\n"
     assert os.geteuid() == 0
+
+
+async def test_algorithms_of_the_configuration_are_used(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ssh's configuration asks for is what the connection has."""
+    asked = {
+        "Ciphers": "aes256-ctr",
+        "MACs": "hmac-sha2-512",
+        "KexAlgorithms": "ecdh-sha2-nistp384",
+    }
+    lines = "".join(f"{key} {value}\n" for key, value in asked.items())
+    configured(tmp_path, monkeypatch, lines)
+    connection = await connect(host_of(lab), Door())
+    try:
+        told = connection._connection.get_extra_info  # type: ignore[attr-defined]
+        assert (told("send_cipher"), told("send_mac")) == ("aes256-ctr", "hmac-sha2-512")
+    finally:
+        await connection.close()
+
+
+async def test_algorithms_that_nobody_here_has_are_refused_by_name(lab: Lab) -> None:
+    """Which option allows nothing, for which host, and what could be added to it."""
+    settings = replace(await resolve(host_of(lab)), algorithms={"kexalgorithms": ("kex-of-2040",)})
+    with pytest.raises(Unreachable, match="only the KexAlgorithms kex-of-2040, and") as caught:
+        to_use("pve1", settings, ((), (), ()))
+    assert "Add one of these to KexAlgorithms" in str(caught.value)

@@ -11,11 +11,11 @@ from orchestrator.transport.base import Channel
 from orchestrator.transport.connections import ChannelRefused, Connection
 from orchestrator.transport.door import Door, Wire
 from orchestrator.transport.openssh import SshSettings, resolve
+from orchestrator.transport.ssh.algorithms import to_use
 from orchestrator.transport.ssh.channel import CLOSE_WITHIN_S, SshChannel
 from orchestrator.transport.ssh.keys import (
     HostKey,
     Witness,
-    kinds_to_ask,
     own_keys,
     shown,
     trusted_keys,
@@ -27,9 +27,6 @@ OPEN_WITHIN_S = 15.0
 KEEPALIVE_S = 5.0
 KEEPALIVES_LOST = 2
 """A dead link is found after (2 + 1) * 5 s."""
-
-_CIPHERS_FIRST = "^*-gcm@openssh.com"
-"""In Python these cost a fifth of what asyncssh would take, chacha20; the others stay."""
 
 STUCK_LOOK_S = 1.0
 STUCK_RETRANSMITS = 2
@@ -183,8 +180,7 @@ async def _connect(
                 proxy_command=_proxy(settings),
                 config=None,
                 known_hosts=trusted,
-                server_host_key_algs=kinds_to_ask(trusted),
-                encryption_algs=_CIPHERS_FIRST,
+                **to_use(name, settings, trusted),
                 host_key_alias=settings.host_key_alias,
                 client_keys=keys.pairs if keys.pairs or agent else None,
                 agent_path=agent,
