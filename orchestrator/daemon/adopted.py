@@ -3,7 +3,7 @@
 Owns what is kept of an adoption, so that a daemon that starts anew finds the same job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -49,11 +49,24 @@ async def job_of(store: Store, run: Run, inventory: Inventory) -> Job | None:
     A job that was taken out of the inventory leaves its run to be watched and stopped all the
     same; it is not launched again.
     """
-    said = await store.values.get(_key(run))
+    return (await jobs_of(store, (run,), inventory))[run.id]
+
+
+async def jobs_of(
+    store: Store, runs: Collection[Run], inventory: Inventory
+) -> dict[str, Job | None]:
+    """As `job_of`, by run; asked of the store at once."""
+    keys = [key for run in runs for key in (_key(run), rebuilt_key(run.id))]
+    known = await store.values.several(keys)
+    return {run.id: _job(run, inventory, known) for run in runs}
+
+
+def _job(run: Run, inventory: Inventory, known: Mapping[str, Any]) -> Job | None:
+    said = known.get(_key(run))
     if said is not None:
         return job_for(said, inventory)
     job = _declared(run, inventory)
-    again = await store.values.get(rebuilt_key(run.id))
+    again = known.get(rebuilt_key(run.id))
     if job is None or again is None:
         return job
     # Where a secret was among what it was asked for, it cannot be launched as it was.

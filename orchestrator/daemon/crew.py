@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.acting import Stages
 from orchestrator.clock import Clock, second_of_day
-from orchestrator.core.decide.decision import Decision, Policy
+from orchestrator.core.decide.decision import Decision, Policy, RunView
 from orchestrator.core.decide.inputs import Accepted, AckAsked, ReminderDue, StopAsked
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
@@ -30,7 +30,7 @@ from orchestrator.core.model import (
     Run,
     RunState,
 )
-from orchestrator.daemon.adopted import job_of
+from orchestrator.daemon.adopted import job_of, jobs_of
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
@@ -80,19 +80,25 @@ class Crew:
     async def take_up(self) -> None:
         """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
         async with self._taking_up:
-            for run in await self._unfinished():
-                if run.id not in self._members and self._drives(run.host):
-                    await self._take_up(run)
+            left = [
+                run
+                for run in await self._unfinished()
+                if run.id not in self._members and self._drives(run.host)
+            ]
+            jobs = await jobs_of(self._store, left, self._inventory())
+            # Asked for at once: run by run, those that were begun before are in the way.
+            for view in await self._store.views(run.id for run in left):
+                await self._take_up(view, jobs[view.run.id])
 
-    async def _take_up(self, run: Run) -> None:
+    async def _take_up(self, view: RunView, job: Job | None) -> None:
+        run = view.run
         self._store.logs.claim(run.id, run.uid)
-        job = await job_of(self._store, run, self._inventory())
         if job is None:
             logger.error("run.jobless", extra={"run": run.id, "job": run.job})
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            self._start(Supervisor(await self._store.view(run.id), job, self._stages(run, job)))
+            self._start(Supervisor(view, job, self._stages(run, job)))
 
     async def let_go(self) -> None:
         """Leave the runs of hosts that another daemon drives to that daemon."""

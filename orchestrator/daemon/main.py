@@ -18,13 +18,14 @@ from orchestrator.daemon.listen import Listen
 KEPT_INVENTORY = "inventory.good.yaml"
 
 PARTS = "orchestrator.daemon.serving"
+LOG_FOLDER = "logs"
 
 
 def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
     # Half a second of imports, while another process reads the inventory.
-    loading = threading.Thread(target=importlib.import_module, args=(PARTS,), daemon=True)
+    loading = threading.Thread(target=_load, args=(location,), daemon=True)
     loading.start()
     inventory = InventoryFile(location.inventory, location.state_folder / KEPT_INVENTORY)
     with _writing(location):
@@ -38,6 +39,17 @@ def main(config: str, listen: Listen | None = None) -> int:
 
         asyncio.run(serve(location, inventory, listen))
     return 0
+
+
+def _load(location: Location) -> None:
+    """Import the parts; where there were runs, compile what reads their logs beside that.
+
+    The compiler holds no lock of Python's for its quarter of a second.
+    """
+    if any((location.state_folder / LOG_FOLDER).glob("*")):
+        engine = importlib.import_module("orchestrator.core.detect.engine")
+        threading.Thread(target=engine.Engine, args=((),), daemon=True).start()
+    importlib.import_module(PARTS)
 
 
 def _make_folders(location: Location) -> None:

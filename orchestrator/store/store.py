@@ -12,7 +12,7 @@ Must not: decide or send.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,7 +124,11 @@ class Store:
 
     async def view(self, run: str) -> RunView:
         """All that is known of a run; NoSuchRun where there is none."""
-        return await self._worker.call(lambda c: _view(c, run))
+        return (await self.views((run,)))[0]
+
+    async def views(self, runs: Iterable[str]) -> tuple[RunView, ...]:
+        """All that is known of these runs, at one moment."""
+        return await self._worker.call(lambda c: tuple(_view(c, run) for run in runs))
 
     async def apply(self, decision: Decision) -> Applied:
         """Store a decision in one transaction: run, incidents, deliveries, actions, journal.
