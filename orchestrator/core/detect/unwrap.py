@@ -63,14 +63,16 @@ class Unwrapper:
     def _cut(self, text: str, width: int) -> bool:
         if width < max(self._widest - 1, 40) or len(text) > MAX_JOINED_CHARS:
             return False
+        opened = 'File "' in text and OPEN_FRAME.search(text) is not None
+        # One short of the edge: a blank stood there, and a pane drops those.
+        at_edge = opened or self._widest == self._edge or self._widest in PANE_WIDTHS
+        if not at_edge and (width < self._widest or self._at_widest < MIN_CUT_LINES):
+            return False
         if text[-1] in _BOX or going_on(text):
             return False
-        rest = text.lstrip()
-        if 'File "' in rest and OPEN_FRAME.search(text):
-            self._edge = max(width, self._widest)
-        if self._widest == self._edge or self._widest in PANE_WIDTHS:
-            return True  # one short of the edge: a blank stood there, and a pane drops those
-        return width == self._widest and self._at_widest >= MIN_CUT_LINES
+        if opened:
+            self._edge = self._widest
+        return True
 
     def _continues(self, held: Line, line: Line) -> bool:
         if not line.text.strip() or line.prefix.width or line.text == held.text:

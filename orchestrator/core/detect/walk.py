@@ -25,6 +25,8 @@ spans the cut names neither half."""
 WATCH_LINES = 60
 """Ordinary lines that are read behind a finding, to see whether life goes on."""
 MAX_SAID_CHARS = 2000
+LONG_BYTES = 2000
+"""Of a longer line each so many count as a line."""
 
 
 class Walk:
@@ -41,6 +43,8 @@ class Walk:
         """Of the next byte and of its line."""
         self._watch = FIRST_LINES
         self._tail = b""
+        self._last_read = 0
+        """Number of the line read last."""
         self.notes = Notes()
 
     def pass_over(self, chunk: bytes) -> None:
@@ -58,7 +62,7 @@ class Walk:
         ends = sorted(set(self._prefilter.ends(data)))
         position, counted, hit = 0, 0, 0
         while position < len(data):
-            if self._weaver.idle and not self._watch:
+            if not self._watch and self._weaver.idle:
                 while hit < len(ends) and ends[hit] <= position:
                     hit += 1
                 if hit == len(ends):
@@ -68,12 +72,14 @@ class Walk:
                 self._number += data.count(b"\n", counted, position)
                 self._pace.spend(read=0, passed=position - counted)
                 counted = position
-                self._recall(data, position)
+                if self._last_read < self._number - 1:
+                    self._recall(data, position)
                 self._watch = 1
             stop = data.find(b"\n", position) + 1 or len(data)
+            self._pace.spend(read=1 + (stop - position) // LONG_BYTES, passed=stop - counted)
             found += self._line(data[position:stop], self._offset + position, self._number)
+            self._last_read = self._number
             self._number += 1
-            self._pace.spend(read=1, passed=stop - counted)
             position = counted = stop
             if not whole and self._pace.thrifty():
                 break
@@ -121,12 +127,13 @@ class Walk:
         )
         lines = above.split(b"\n")[-3:-1]
         for index, raw in enumerate(lines, start=self._number - len(lines)):
-            text = clean(raw)[-1]
-            self._weaver.recall(Line(index, 0, text, read_prefix(text)))
+            if index > self._last_read:
+                text = clean(raw)[-1]
+                self._weaver.recall(Line(index, 0, text, read_prefix(text)))
 
     def _line(self, raw: bytes, offset: int, number: int) -> list[Finding]:
         found: list[Finding] = []
-        self._watch = max(0, self._watch - 1 - len(raw) // MAX_SAID_CHARS)
+        self._watch = max(0, self._watch - 1 - len(raw) // LONG_BYTES)
         first: Prefix | None = None
         for text in clean(raw):
             prefix = read_prefix(text)
@@ -147,6 +154,7 @@ class Walk:
         texts = unfold(line.text)
         if len(texts) == 1 and texts[0] is line.text:
             return self._take(line)
+        self._pace.spend(read=len(texts), passed=0)
         found: list[Finding] = []
         for text in texts:
             prefix = read_prefix(text)
