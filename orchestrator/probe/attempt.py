@@ -19,6 +19,8 @@ from .files import RESERVED_BYTES, reserve, write_record, write_reserved
 from .logfile import LogFile
 from .memory import own_group
 from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, SPEC_FIFO
+from .orphans import MOST as MOST_ORPHANS
+from .orphans import Orphans
 from .pane import Pane
 from .poke import Poke
 from .spec import Spec, read_spec
@@ -38,8 +40,6 @@ QUIET_ROUNDS = 10
 QUIET_ROUND_S = 0.05
 DRAIN_S = 3.0
 LAST_RETRY_S = 5.0
-MOST_ORPHANS = 100
-"""The record must fit into what was reserved for it."""
 
 
 def main(directory: str) -> int:
@@ -80,6 +80,7 @@ class Relay:
         child.adopt_orphans()
         self._pid, self._master = child.start(spec["argv"], spec["env"], spec["cwd"])
         self._start = procfs.start_time(self._pid) or 0
+        self._orphans = Orphans(directory, self._pid)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._forward)
         self._detached = False
@@ -268,6 +269,7 @@ class Relay:
             self._next_look = now + LOOK_S
             self._reap(now)
             self._log.reopen_if_moved()
+            self._orphans.look()
             if self._status is None:
                 self._listen_again()
 

@@ -8,7 +8,8 @@ import os
 from . import procfs
 from .files import read_record
 from .frames import Frame
-from .names import ATTEMPT_FILE, EXIT_FILE
+from .names import ATTEMPT_FILE, EXIT_FILE, ORPHANS_FILE
+from .orphans import orphans_in
 
 
 def carries(environment: dict[str, str], run: str, uid: str) -> bool:
@@ -65,11 +66,8 @@ class Belonging:
 
 
 def orphans_of(attempt_dir: str) -> set[tuple[int, int]]:
-    """PID and start of what lived on under the relay when an attempt ended."""
-    record = read_record(os.path.join(attempt_dir, EXIT_FILE))
-    if record is None or record.get("boot_id") != procfs.boot_id():
-        return set()
-    return {(int(pid), int(start)) for pid, start in record.get("orphans") or ()}
+    """PID and start of what lived on under the relay when an attempt, or the relay, ended."""
+    return orphans_in(attempt_dir, EXIT_FILE) | orphans_in(attempt_dir, ORPHANS_FILE)
 
 
 def _identity(record: Frame | None, pid: str, start: str) -> tuple[int, int] | None:

@@ -10,6 +10,9 @@ ATTEMPT_FILE = "attempt.json"
 GAPS_FILE = "gaps.jsonl"
 """Bytes that were dropped on a full disk: one JSON object a line, blank lines in between."""
 
+ORPHANS_FILE = "orphans.json"
+"""What the program left to the relay, for the case that this one is killed."""
+
 SPEC_FIFO = "spec"
 """One-shot, 0600: the way in which the environment, secrets included, reaches the relay."""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -89,6 +90,26 @@ def test_a_daemon_that_outlived_its_run_is_still_known_as_the_runs(
     ended = probe.call("end", **a_run.end(grace_s=5.0))
     assert (ended["ended"], ended["remaining"]) == ([hidden], [])
     assert _sleepers(word) == []
+
+
+def test_a_daemon_is_still_known_once_the_relay_was_killed(probe: Driver, a_run: Run, python: str):
+    """What hides from the run is ended with it also where nobody could write an exit record."""
+    word = f"1000.{os.getpid()}3"
+    probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "1000"))
+    probe.call("watch", **a_run.watch())
+    probe.until_stream(a_run.run, lambda log: b"ready" in log)
+    (hidden,) = eventually(lambda: _sleepers(word), "the daemon is up")
+    relay = json.loads((a_run.attempt() / "attempt.json").read_text())["relay_pid"]
+    eventually(lambda: str(hidden) in _text(a_run.attempt() / "orphans.json"), "it is noted")
+    os.kill(relay, signal.SIGKILL)
+    assert probe.kind("gone")["reason"] == "relay_ended"
+    ended = probe.call("end", **a_run.end(grace_s=5.0))
+    assert (hidden in ended["ended"], ended["remaining"]) == (True, [])
+    assert _sleepers(word) == []
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def test_orphans_that_end_do_not_pile_up_under_the_relay(probe: Driver, a_run: Run):
