@@ -222,6 +222,22 @@ def test_flood_is_read_the_same_in_whatever_pieces_it_comes() -> None:
     assert read(4 << 20) == read(50_000) == read(len(log))
 
 
+STACK_IN_A_LINE = json.dumps({"level": "error", "exc": CRASH.decode()}).encode() + b"\n"
+LONG_LINE = b"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. " + b"x" * 30_000 + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "least", "most"),
+    [(STACK_IN_A_LINE, 300, 700), (LONG_LINE, 100, 300)],
+    ids=["stack_in_a_line", "long_line"],
+)
+def test_lines_that_cost_more_count_for_more(line: bytes, least: int, most: int) -> None:
+    """Of megabytes of stacks in one line each, or of long lines, fewer are read and told."""
+    engine = Engine()
+    told = [item for _ in range(200) for item in engine.feed(line * (30_000 // len(line) + 1))]
+    assert least < len(told) < most
+
+
 def test_numbers_of_lines_count_what_was_not_read() -> None:
     """A line behind a flood has the number that an editor shows."""
     engine = Engine()
