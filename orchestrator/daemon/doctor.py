@@ -11,6 +11,7 @@ from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.machine_checks import machine_checks
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.rebuilding import KEY as REBUILDING
+from orchestrator.sinks.webhook import fault_of
 
 FREE_BYTES = 1024**3
 
@@ -111,20 +112,27 @@ def _secrets(parts: Parts) -> list[Check]:
                     text=f"{job.name} needs {name}: {'known' if known else 'no value found'}",
                     remedy=None
                     if known
-                    else "Set it where you call orch, or in ~/.config/orch/env.",
+                    else f"Set it where you call orch, or in {parts.environment.file}.",
                 )
             )
     return checks
 
 
 async def _sinks(parts: Parts) -> list[Check]:
-    return [
-        Check(
-            name=f"sink {sink.name}",
-            ok=sink.state == "ready",
-            text=f"{sink.type}: {sink.state}" + (f", {sink.error}" if sink.error else ""),
-            remedy=f"Set {' and '.join(sink.missing)}." if sink.missing else None,
-            critical=False,
+    """Each sink's state, and what is wrong with its values before an alert fails by it."""
+    lookup, checks = parts.environment.lookup, []
+    specs = {spec.name: spec for spec in parts.inventory.alerts.sinks if spec.type == "webhook"}
+    for sink in await parts.outbox.status():
+        spec = specs.get(sink.name)
+        wrong = fault_of(spec, lookup) if spec is not None and not sink.missing else None
+        why, remedy = wrong or (sink.error, None)
+        checks.append(
+            Check(
+                name=f"sink {sink.name}",
+                ok=sink.state == "ready" and wrong is None,
+                text=f"{sink.type}: {sink.state}" + (f", {why}" if why else ""),
+                remedy=f"Set {' and '.join(sink.missing)}." if sink.missing else remedy,
+                critical=False,
+            )
         )
-        for sink in await parts.outbox.status()
-    ]
+    return checks

@@ -54,6 +54,13 @@ class Environment:
         self._stamp: tuple[int, int] | None = None
         self._in_file: dict[str, str] = {}
 
+    @property
+    def file(self) -> str:
+        """The file that is read, as a person writes its name."""
+        home = self._own.get("HOME")
+        inside = home is not None and self._file.is_relative_to(home)
+        return f"~/{self._file.relative_to(home)}" if home and inside else str(self._file)
+
     def accept(self, values: Mapping[str, str], wanted: list[str]) -> list[str]:
         """Keep the values whose names are wanted; answers their names."""
         taken = {name: value for name, value in values.items() if name in wanted and value}

@@ -186,7 +186,7 @@ async def _require_secrets(parts: Parts, job: Job) -> None:
         names = ", ".join(missing)
         raise UsageError(
             f"The job {job.name} needs {names}, and no value was found.",
-            remedy="Set it where you call orch, or in ~/.config/orch/env (mode 0600).",
+            remedy=f"Set it where you call orch, or in {parts.environment.file} (mode 0600).",
         )
 
 

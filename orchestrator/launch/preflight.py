@@ -104,6 +104,7 @@ def _wanted(
             "socket": job.target.tmux_socket,
             "uid": run.uid,
             "workdir": job.workdir,
+            "live": list(live),
         },
         "leftovers": {
             "job": job.name,

@@ -19,7 +19,7 @@ from .environment import cache_folders
 from .frames import Frame
 from .looks import LOOKS, check, size
 from .ops import Progress
-from .tmux import Tmux
+from .tmux import Session, Tmux
 
 Checks = list[Frame]
 
@@ -93,24 +93,31 @@ def _session(wanted: Frame) -> Checks:
         return [check("session", True, f"the session {name} is this run's own")]
     if found.dead:
         return [check("session", True, f"the session {name} of {found.run} has ended")]
-    workdir, place = wanted.get("workdir"), found.attempt_dir
+    return [_of_another(wanted, found)]
+
+
+def _of_another(wanted: Frame, found: Session) -> Frame:
+    """A session of a living run: one of this job, or one of another job or project."""
+    name, workdir, place = wanted["name"], wanted.get("workdir"), found.attempt_dir
+    there = f"stop that run with the inventory that it is from (there: orch stop {found.run})."
     if workdir and place and not place.startswith(workdir.rstrip("/") + "/"):
-        run_dir = os.path.dirname(place)
-        return [
-            check(
-                "session", False,
-                f"the session {name} belongs to {found.run} of another job or project, whose "
-                f"folder is {run_dir}, and which still runs",
-                f"Give this job another `session`, or stop that run with the inventory that it "
-                f"is from (there: orch stop {found.run}).",
-            )
-        ]  # fmt: skip
-    return [
-        check(
-            "session", False, f"the session {name} belongs to {found.run}, which still runs",
-            f"Stop it (orch stop {found.run}), or run with --replace.",
-        )
-    ]  # fmt: skip
+        return check(
+            "session", False,
+            f"the session {name} belongs to {found.run} of another job or project, whose "
+            f"folder is {os.path.dirname(place)}, and which still runs",
+            f"Give this job another `session`, or {there}",
+        )  # fmt: skip
+    if place and found.run not in wanted.get("live", ()):
+        return check(
+            "session", False,
+            f"the session {name} belongs to {found.run}, which still runs in this workdir "
+            f"and is none of the job's runs here: another project has the same `workdir`",
+            f"Give each project a `workdir` and a `session` of its own, or {there}",
+        )  # fmt: skip
+    return check(
+        "session", False, f"the session {name} belongs to {found.run}, which still runs",
+        f"Stop it (orch stop {found.run}), or run with --replace.",
+    )  # fmt: skip
 
 
 def _leftovers(wanted: Frame, *, may_stop: bool) -> Frame:

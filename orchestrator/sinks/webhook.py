@@ -50,15 +50,12 @@ class WebhookSink:
         """POST it; 2xx is taken, 410 is gone, all else is to be sent again."""
         url = checked_url(lookup(self._spec.url_env or "") or "")
         if url is None:
-            return refused(f"the value of {self._spec.url_env} is no http or https address")
+            return refused(_no_address(self._spec))
         body = self._body(message)
         try:
             headers = self._headers(message.id, body, lookup)
         except ValueError:
-            return refused(
-                f"the value of {self._spec.secret_env} is no secret of the form whsec_<base64> of "
-                f"{LEAST_KEY_BYTES} bytes or more"
-            )
+            return refused(_no_secret(self._spec))
         where = f"[{url.host}]:{url.port}" if ":" in (url.host or "") else f"{url.host}:{url.port}"
         try:
             async with self._client().post(
@@ -105,6 +102,30 @@ class WebhookSink:
             signatures = [Webhook(key_of(one)).sign(message_id, at, body) for one in secrets]
             headers["webhook-signature"] = " ".join(signatures)
         return headers
+
+
+def fault_of(spec: SinkSpec, lookup: Lookup) -> tuple[str, str] | None:
+    """What is wrong with the values of a webhook that has them, and the remedy; None: nothing."""
+    if checked_url(lookup(spec.url_env or "") or "") is None:
+        return _no_address(spec), f"Give {spec.url_env} the receiver's address, https://..."
+    try:
+        for secret in (lookup(spec.secret_env or "") or "").split():
+            key_of(secret)
+    except ValueError:
+        make = 'echo "whsec_$(head -c 24 /dev/urandom | base64)"'
+        return _no_secret(spec), f"Make one with `{make}`, and give it to the receiver too."
+    return None
+
+
+def _no_address(spec: SinkSpec) -> str:
+    return f"the value of {spec.url_env} is no http or https address"
+
+
+def _no_secret(spec: SinkSpec) -> str:
+    return (
+        f"the value of {spec.secret_env} is no secret of the form whsec_<base64> of "
+        f"{LEAST_KEY_BYTES} bytes or more"
+    )
 
 
 def key_of(secret: str) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import MakeOrch, Orch, lab_job
+from tests.acceptance.conftest import MakeOrch, Orch, lab_job, local_job
 from tests.lab.lab import Lab
 
 pytestmark = [
@@ -82,3 +82,15 @@ def test_settings_of_ssh_that_are_not_obeyed(
     check = by_name(orch.json("doctor", check=None))["ssh settings of pve1"]
     assert (check["ok"], check["critical"]) == (False, False)
     assert "stricthostkeychecking" in check["text"]
+
+
+def test_a_weak_webhook_secret_is_told_before_an_alert_fails_by_it(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """The sink has all its values, and one of them cannot sign anything."""
+    orch = make_orch(local_job(short_folder, "sleep 1"))
+    orch.env["ORCH_WEBHOOK_SECRET"] = "whsec_short"
+    sink = by_name(orch.json("doctor", check=None))["sink ops"]
+    assert not sink["ok"]
+    assert "no secret of the form whsec_<base64> of 16 bytes" in sink["text"]
+    assert "base64" in sink["remedy"]

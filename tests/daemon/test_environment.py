@@ -69,6 +69,14 @@ async def test_a_value_that_cannot_be_had_is_a_missing_value(
     assert environment.lookup("T") is None
 
 
+def test_the_file_is_named_as_a_person_writes_it(tmp_path: Path) -> None:
+    """Below the home with a tilde, and whole where XDG_CONFIG_HOME leads elsewhere."""
+    own, elsewhere = {"HOME": "/home/me"}, tmp_path / "orch" / "env"
+    usual = Environment(own, Path("/home/me/.config/orch/env"), time.monotonic)
+    assert usual.file == "~/.config/orch/env"
+    assert Environment(own, elsewhere, time.monotonic).file == str(elsewhere)
+
+
 def test_a_folder_in_the_files_place_leaves_the_own_values(file: Path) -> None:
     """Every look-up failed, and with it whatever needed one."""
     file.unlink()

@@ -129,6 +129,22 @@ async def test_a_session_of_ours_refuses_only_while_it_lives(
     assert "dflash-1" in found["session"].text
 
 
+async def test_a_session_of_another_project_in_the_same_workdir_says_what_to_change(
+    job: Job, run: Run, tmux: TmuxCall
+) -> None:
+    """A run that this daemon does not know stands in the way: one workdir for each project."""
+    tmux(
+        "new-session", "-d", "-s", "dflash", "sleep 100", ";", "set-option", "@orch_run",
+        "dflash-9", ";", "set-option", "@orch_uid", "u9", ";", "set-option", "@orch_attempt",
+        f"{job.workdir}/runs/dflash-9.u9/1",
+    )  # fmt: skip
+    found = (await checked(job, run))["session"]
+    assert not found.ok
+    assert "another project has the same `workdir`" in found.text
+    assert found.remedy is not None
+    assert "a `workdir` and a `session` of its own" in found.remedy
+
+
 @pytest.fixture
 def stale(job: Job) -> Iterator[subprocess.Popen[bytes]]:
     """A process of an earlier run that lives on."""
