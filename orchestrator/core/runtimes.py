@@ -4,6 +4,7 @@ Owns the words of pct, lxc-attach, incus, lxc, docker and podman, of sudo, and o
 that `orch attach` execs. Joins no shell strings itself (command.py) and runs nothing.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,15 @@ from orchestrator.core.model import Host, Target
 
 _SUDO = ("sudo", "-n")
 """Never asks: a password prompt on a pipe would wait for ever."""
+
+IMPATIENT = (
+    *("-o", "ConnectTimeout=20"),
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=4"),
+)
+"""Options of `ssh`: a host that accepts and says nothing, or falls silent, is given up after 20 s.
+
+The daemon's own connections wait as long; ssh by itself waits for ever.
+"""
 
 _TERMINAL = 'infocmp >/dev/null 2>&1 || TERM=xterm-256color; export TERM; exec "$@"'
 """A container often lacks the terminfo entry of a newer terminal."""
@@ -25,23 +35,58 @@ class Runtime:
     words: tuple[str, ...]
     on_terminal: tuple[str, ...] | None = None
     """Words for an interactive command; None: the same, the runtime looks at its stdin itself."""
+    absent: str | None = None
+    """Pattern of what it says of a container that the host has not."""
+    shut: str
+    """The same of one that does not run, or where it does not tell the two apart."""
+    listing: str
+    """The words that list what the host has."""
 
 
 RUNTIMES: Mapping[str, Runtime | None] = {
     "none": None,
-    "pct": Runtime(program="pct", words=("exec", "{container}", "--")),
-    "lxc": Runtime(program="lxc-attach", words=("-n", "{container}", "--")),
-    "incus": Runtime(program="incus", words=("exec", "{container}", "--")),
-    "lxd": Runtime(program="lxc", words=("exec", "{container}", "--")),
+    "pct": Runtime(
+        program="pct",
+        words=("exec", "{container}", "--"),
+        absent="/lxc/{container}\\.conf' does not exist",
+        shut="(CT|container) '?{container}'? (is )?not running",
+        listing="pct list",
+    ),
+    "lxc": Runtime(
+        program="lxc-attach",
+        words=("-n", "{container}", "--"),
+        shut="Failed to get init pid",
+        listing="lxc-ls --fancy",
+    ),
+    "incus": Runtime(
+        program="incus",
+        words=("exec", "{container}", "--"),
+        absent="Error: .*[Nn]ot found",
+        shut="Instance is not running",
+        listing="incus list",
+    ),
+    "lxd": Runtime(
+        program="lxc",
+        words=("exec", "{container}", "--"),
+        absent="Error: .*[Nn]ot found",
+        shut="Instance is not running",
+        listing="lxc list",
+    ),
     "docker": Runtime(
         program="docker",
         words=("exec", "-i", "-u", "{user}", "{container}"),
         on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+        absent="No such container: {container}",
+        shut="container \\S+ is not running",
+        listing="docker ps -a",
     ),
     "podman": Runtime(
         program="podman",
         words=("exec", "-i", "-u", "{user}", "{container}"),
         on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+        absent='no container with name or ID "?{container}"? found',
+        shut="can only create exec sessions on running containers",
+        listing="podman ps -a",
     ),
 }
 """`none`: the host itself."""
@@ -62,6 +107,24 @@ def wrap(target: Target, command: Command, *, on_terminal: bool = False) -> Comm
     inside = entering(command, target.user)
     sudo = (*_SUDO, "--") if target.host.become == "sudo" else ()
     return Command(argv=(*sudo, program, *(word.format(**names) for word in words), *inside))
+
+
+def no_way_in(target: Target, said: str) -> tuple[str, str] | None:
+    """What a runtime's own words mean: its container is not there or does not run; a remedy.
+
+    None where `said` is about something else.
+    """
+    runtime = RUNTIMES[target.runtime]
+    if runtime is None:
+        return None
+    container, host = target.container or target.name, target.host.name
+    listing = f"`orch exec {host} -- {runtime.listing}` lists what it has."
+    name = re.escape(container)
+    if runtime.absent and re.search(runtime.absent.replace("{container}", name), said):
+        return f"Container {container} is not on host {host}.", listing
+    if re.search(runtime.shut.replace("{container}", name), said):
+        return f"Container {container} does not run on host {host}, or is not there.", listing
+    return None
 
 
 def _on_host(target: Target, command: Command) -> Command:
@@ -105,12 +168,20 @@ def attach_argv(target: Target, session: str, *, term: str = "xterm-256color") -
     xterm-256color. `=` makes tmux take the session's name exactly, never as a prefix.
     """
     tmux = (*tmux_words(target.tmux_socket), "attach-session", "-t", f"={session}")
-    argv = ("env", "-u", "TMUX", "/bin/sh", "-c", _TERMINAL, "sh", *tmux)
-    there = wrap(target, Command(argv=argv, env={"TERM": term}), on_terminal=True)
+    there = wrap(target, with_term(("env", "-u", "TMUX", *tmux), term), on_terminal=True)
     if target.host.transport == "local":
         return tuple(_text(word) for word in as_argv(there))
     host = target.host
-    return ("ssh", "-t", *ssh_words(host), "--", ssh_destination(host), _text(shell_line(there)))
+    words = ("ssh", "-t", *IMPATIENT, *ssh_words(host))
+    return (*words, "--", ssh_destination(host), _text(shell_line(there)))
+
+
+def with_term(argv: tuple[str | bytes, ...], term: str) -> Command:
+    """A command with the TERM of the terminal at hand, or xterm-256color if unknown there.
+
+    A runtime starts it in a clean environment, which has none.
+    """
+    return Command(argv=("/bin/sh", "-c", _TERMINAL, "sh", *argv), env={"TERM": term})
 
 
 def _text(word: str | bytes) -> str:

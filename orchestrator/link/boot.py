@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import RemoteCommandFailed, Unreachable
 from orchestrator.core.model import Target
+from orchestrator.core.runtimes import no_way_in
 from orchestrator.link.lines import Lines
 from orchestrator.link.package import ProbePackage
 from orchestrator.probe import receive
@@ -160,6 +161,9 @@ async def _ended(target: Target, channel: Channel) -> Unreachable:
         status = None
     tail = channel.stderr_tail().strip()
     how = "" if status is None else f" with exit status {status}"
+    if shut := no_way_in(target, tail):
+        why, remedy = shut
+        return Unreachable(f"{target.name}: {why}", target=target.name, remedy=remedy)
     inside = f" Is container {target.container} running?" if target.runtime != "none" else ""
     return Unreachable(
         f"{target.name}: the way in ended{how} before the probe said hello: "

@@ -1,5 +1,6 @@
 """The night with no inventory at hand: a run is found, read and ended by where it is."""
 
+import socket
 import subprocess
 from collections.abc import Callable
 
@@ -42,9 +43,29 @@ def test_exec_passes_streams_and_code_and_no_noise(bare: Orch, lab: Lab) -> None
 
 
 def test_exec_that_never_ran_says_why(bare: Orch, free_port: int) -> None:
-    """Where ssh itself fails, its words are shown and its code is given."""
-    done = bare("exec", f"root@127.0.0.1:{free_port}", "--", "true", check=255)
+    """Where ssh itself fails, its words are shown, and the code is that of a host not seen."""
+    done = bare("exec", f"root@127.0.0.1:{free_port}", "--", "true", check=4)
     assert "refused" in done.stderr
+    assert "ssh did not get to 127.0.0.1" in done.stderr
+
+
+def test_exec_gives_a_host_up_that_accepts_and_is_silent(bare: Orch) -> None:
+    """A hung sshd takes connections and says nothing; that is said after a while, as by cp."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"root@127.0.0.1:{silent.getsockname()[1]}"
+        done = bare("exec", place, "--", "true", check=4, timeout_s=90)
+    assert "timed out" in done.stderr
+    assert "ssh did not get to 127.0.0.1" in done.stderr
+
+
+def test_a_container_that_is_not_there_is_named(bare: Orch) -> None:
+    """The runtime's own words are kept, and what they mean is said with how to list them."""
+    done = bare("exec", "box/pct:999", "--", "ls", check=2)
+    assert "999.conf' does not exist" in done.stderr
+    assert "Container 999 is not on host box. `orch exec box -- pct list` lists" in done.stderr
+    assert "200" in bare("exec", "box", "--", "pct", "list").stdout
+    copied = bare("cp", "box/pct:999:/etc/hostname", ".", check=4)
+    assert "Container 999 is not on host box." in copied.stderr
 
 
 def test_a_run_is_read_and_stopped_with_no_daemon(
@@ -110,9 +131,10 @@ def test_exec_on_a_terminal_is_a_terminal_there(bare: Orch, lab: Lab, tmux: Tmux
         "--",
         "sh",
         "-c",
-        "tty; stty size; read word; echo got $word; exit 5",
+        "tty; stty size; tput cols; echo [$TERM]; read word; echo got $word; exit 5",
     )
     bare.until(lambda: "40 160" in screen())
+    bare.until(lambda: "[screen" in screen() or "[tmux" in screen() or "[xterm" in screen())
     tmux("-L", "typed", "send-keys", "-t", "t", "something", "Enter")
     bare.until(lambda: "left with 5" in screen())
     shown = screen()

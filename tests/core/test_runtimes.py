@@ -4,7 +4,14 @@ import pytest
 
 from orchestrator.core.command import Command, entering
 from orchestrator.core.model import Host, Target
-from orchestrator.core.runtimes import RUNTIMES, attach_argv, ssh_words, tmux_words, wrap
+from orchestrator.core.runtimes import (
+    RUNTIMES,
+    attach_argv,
+    no_way_in,
+    ssh_words,
+    tmux_words,
+    wrap,
+)
 
 COMMAND = Command(argv=("nvidia-smi", "-L"), env={"A": "b"}, cwd="/srv")
 
@@ -68,17 +75,59 @@ def test_attach_over_ssh() -> None:
     argv = attach_argv(
         target("pct", hostname="10.1.2.6", port="2222", user="root"), "dflash", term="xterm-kitty"
     )
-    assert argv[:8] == ("ssh", "-t", "-p", "2222", "-l", "root", "--", "10.1.2.6")
-    assert len(argv) == 9
-    assert argv[8].startswith("exec pct exec 200 -- /bin/sh -c ")
-    assert argv[8].endswith(" sh tmux -u attach-session -t '=dflash'")
-    assert "'TERM=xterm-kitty'" in argv[8]
+    assert argv[:2] == ("ssh", "-t")
+    assert argv[-7:-1] == ("-p", "2222", "-l", "root", "--", "10.1.2.6")
+    assert argv[-1].startswith("exec pct exec 200 -- /bin/sh -c ")
+    assert argv[-1].endswith(" sh env -u TMUX tmux -u attach-session -t '=dflash'")
+    assert "'TERM=xterm-kitty'" in argv[-1]
+
+
+def test_attach_gives_a_host_up_that_says_nothing() -> None:
+    """ssh by itself waits for ever for a host that accepts and is silent."""
+    argv = attach_argv(target("pct", hostname="10.1.2.6"), "dflash")
+    assert "ConnectTimeout=20" in argv
+    assert "ServerAliveCountMax=4" in argv
+
+
+@pytest.mark.parametrize(
+    ("runtime", "said", "sentence"),
+    [
+        (
+            "pct",
+            "Configuration file 'nodes/pve1/lxc/200.conf' does not exist",
+            "Container 200 is not on host pve1.",
+        ),
+        (
+            "lxc",
+            "lxc-attach: 200: ../src/lxc/attach.c: get_attach_context: 406 Connection refused"
+            " - Failed to get init pid",
+            "Container 200 does not run on host pve1, or is not there.",
+        ),
+        (
+            "podman",
+            'Error: no container with name or ID "200" found: no such container',
+            "Container 200 is not on host pve1.",
+        ),
+        ("docker", "Error: No such container: 200", "Container 200 is not on host pve1."),
+        ("incus", "Error: Instance not found", "Container 200 is not on host pve1."),
+        ("pct", "ls: cannot access '/x': No such file or directory", None),
+        ("none", "Configuration file 'nodes/pve1/lxc/200.conf' does not exist", None),
+    ],
+)
+def test_what_a_runtime_says_of_a_container_it_has_not(
+    runtime: str, said: str, sentence: str | None
+) -> None:
+    """It is put in a sentence, with the command that lists those there are."""
+    found = no_way_in(target(runtime), said)
+    assert (found and found[0]) == sentence
+    assert found is None or found[1].startswith("`orch exec pve1 -- ")
 
 
 def test_attach_here() -> None:
     """On this machine there is no ssh, and a tmux around does not get in the way."""
     argv = attach_argv(target("none", transport="local"), "dflash")
-    assert argv[:5] == ("env", "TERM=xterm-256color", "env", "-u", "TMUX")
+    assert argv[:3] == ("env", "TERM=xterm-256color", "/bin/sh")
+    assert argv[-8:-5] == ("env", "-u", "TMUX")
     assert argv[-5:] == ("tmux", "-u", "attach-session", "-t", "=dflash")
 
 
