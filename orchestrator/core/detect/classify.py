@@ -78,7 +78,7 @@ class Classifier:
         return Sighting(
             finding=finding,
             key=reading.key,
-            context=reading.context or _context(reading.block),
+            context=reading.context or _context(reading),
             level="" if echoed else reading.level,
             block=True,
             echo=reading.first.prefix.level if echoed else "",
@@ -101,6 +101,8 @@ class Classifier:
 
     def of_line(self, line: Line) -> Sighting | None:
         """The finding of a line outside of every block; None for nearly every line."""
+        if line.rest[:1] == "|" and line.rest[-1:] == "|":
+            return None  # a row of a table is what somebody lists
         for item in self._matcher.of_line(line.rest, line.text):
             code = exit_code(line.rest)
             if code is not None and item.id == "elastic_child_failed":
@@ -151,9 +153,12 @@ def _headline(reading: Reading, meant: Meant) -> str:
     return said[0] if said else reading.first.rest.strip()
 
 
-def _context(block: Block) -> str:
-    """`dump` for a stack that only tells where a program was, `text` for a header without one."""
-    if block.note:
+def _context(reading: Reading) -> str:
+    """`dump` for a stack that only tells where a program was, `text` for what is no stack of it."""
+    block = reading.block
+    if _fenced(reading):
+        return "text"
+    if block.note or _is_printed(reading):
         return "dump"
     if block.strangers >= MIN_STRANGERS and not any(p.frames or p.exception for p in block.parts):
         return "text"
@@ -177,6 +182,21 @@ def _quoted(reading: Reading) -> bool:
     if reading.block.indent >= MIN_MARGIN or (reading.shape and _MARGIN.match(reading.shape)):
         return True
     return any(announces_quote(text) for text in reading.before[-2:])
+
+
+def _is_printed(reading: Reading) -> bool:
+    """Whether the stack was printed by a program that goes on: frames in the midst of the log, with
+    neither a header above them nor an exception below."""
+    block = reading.block
+    if not (block.kind is Kind.PYTHON and block.headless and reading.before) or reading.key:
+        return False
+    return block.part.exception is None and not reading.before[-1].startswith((" ", "\t", "\u2502"))
+
+
+def _fenced(reading: Reading) -> bool:
+    """Whether the stack is the text of a code block that was announced as a sample."""
+    above = reading.before[-2:]
+    return len(above) > 1 and above[1].startswith("```") and announces_quote(above[0])
 
 
 def _frames_at(frames: Sequence[Frame], reading: Reading) -> dict[Frame, int]:
