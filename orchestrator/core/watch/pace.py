@@ -3,6 +3,7 @@
 Owns the arithmetic alone. Times are unix seconds, or of any clock that only grows.
 """
 
+import math
 from collections import deque
 from statistics import median
 
@@ -69,3 +70,32 @@ class Pace:
             self._slow_since = self._slow_since if self._slow_since is not None else at
         else:
             self._slow_since = None
+
+
+class Speed:
+    """What the program says that it does a second: as much as at first, however long steps are."""
+
+    def __init__(self) -> None:
+        self._skipped = 0
+        self._first: list[float] = []
+        self._newest: deque[float] = deque(maxlen=RECENT)
+
+    def add(self, told: object) -> None:
+        """Take what a step has told; anything but a number that can be is passed over."""
+        if isinstance(told, bool) or not isinstance(told, int | float):
+            return
+        if not math.isfinite(told) or told <= 0:
+            return
+        if self._skipped < SKIPPED:
+            self._skipped += 1
+        elif len(self._first) < BASELINE:
+            self._first.append(told)
+        else:
+            self._newest.append(told)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is known to be what it was; False also where nothing is told."""
+        if len(self._newest) < RECENT:
+            return False
+        return median(self._newest) * SLOW_FACTOR > median(self._first)

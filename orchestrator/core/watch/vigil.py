@@ -19,7 +19,7 @@ from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.watch import advice
 from orchestrator.core.watch.activity import Activity, said
 from orchestrator.core.watch.expectation import IN_A_ROW, Expectation
-from orchestrator.core.watch.pace import TRAINING, Pace
+from orchestrator.core.watch.pace import TRAINING, Pace, Speed
 from orchestrator.core.watch.rule_watch import RuleWatches
 
 BLIND_AFTER_S = 300.0
@@ -67,6 +67,7 @@ class Vigil:
         self._expectations = [Expectation(text) for text in policy.expect]
         self._rules = RuleWatches(rules, max(started_at, now), seen_before=has_output)
         self._bad_losses = 0
+        self._speed = Speed()
         self._first_memory: list[int] = []
         self._newest_memory: deque[int] = deque(maxlen=RECENT_STEPS)
         self._told: set[str] = set()
@@ -98,6 +99,7 @@ class Vigil:
             self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
         self._weigh_loss(values.get("loss"), step)
         self._note_memory(values.get("memory_bytes"))
+        self._speed.add(values.get("tokens_per_s"))
         for one in self._expectations:
             if one.feed(values):
                 what = values.get(one.what.name)
@@ -146,7 +148,12 @@ class Vigil:
         return now - self._started_at > BEGINNING_S and now - self._heard_at < RECENT_STEP_S
 
     def _tell_pace(self) -> None:
-        """Slower for good; with more memory as well, compiled code was given up."""
+        """Slower for good; with more memory as well, compiled code was given up.
+
+        Steps that do so much more as well are neither: longer sequences take longer, and memory.
+        """
+        if self._speed.is_kept:
+            return
         memory = (*self._first_memory, *self._newest_memory)
         given_up = downgraded(self._pace.intervals_s, memory)
         if given_up is not None and given_up != downgraded(self._pace.intervals_s):

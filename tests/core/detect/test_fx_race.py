@@ -86,6 +86,9 @@ def test_step_times_alone_tell_a_downgrade() -> None:
     steady = [9.0, 4.0] + [0.10 + 0.01 * (i % 3) for i in range(60)]
     assert downgraded(steady) is None
     assert downgraded([*steady, 0.9]) is None
+    by_turns = [0.1, 0.1, 0.4] * 20
+    assert downgraded([*by_turns, *[0.4] * 5]) is None
+    assert downgraded([*by_turns, *[0.7] * 5]) is not None
     said = downgraded([*steady, *[1.2] * 5], [10] * 62 + [25] * 5)
     assert said is not None
     assert "times as long" in said

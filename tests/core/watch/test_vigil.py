@@ -2,11 +2,14 @@
 
 import json
 import math
+import random
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.core.findings import Finding
 from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.parse.nccl_ras import Lag
 from orchestrator.core.watch.activity import Activity
@@ -342,6 +345,43 @@ def test_slower_with_more_memory_is_compiled_code_that_was_given_up():
         "the last 5 steps took 3.0 times as long as before, with 2.0 times the memory:"
         " compiled code may run eagerly now"
     )
+
+
+def fed(
+    watch: Vigil, steps: Iterable[tuple[float, float]], *, tokens: bool = False
+) -> list[Finding]:
+    """What is found of steps of (seconds, GiB) each; `tokens`: they tell a speed that stays."""
+    at, found = START, []
+    for number, (every_s, memory_gib) in enumerate(steps, start=1):
+        at += every_s
+        values = {"step": number, "phase": "train", "memory_bytes": int(memory_gib * 2**30)}
+        if tokens:
+            values["tokens_per_s"] = 40_000.0
+        watch.numbers(values, at, told_at=at)
+        found += watch.look(at)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_of_several_lengths_are_no_downgrade(seed: int):
+    """Lengths that go by turns, in whatever order, are the run's own pace, memory and all."""
+    chance = random.Random(seed)
+    buckets = ((0.5, 8.0), (1.0, 14.0), (2.4, 40.0))
+    by_turns = [buckets[number] for number in (0, 0, 2, 0, 0, 1) * 10]
+    chance.shuffle(by_turns)
+    in_blocks = [
+        bucket for bucket in (*chance.choices(buckets, k=8), buckets[2]) for _ in range(60)
+    ]
+    steps = by_turns + in_blocks
+    assert [one for one in fed(vigil(), steps) if one.signature == "silent_eager"] == []
+
+
+def test_longer_sequences_that_do_as_much_a_second_are_no_downgrade():
+    """A curriculum makes steps longer and takes memory; the tokens of a second say: all is well."""
+    grown = [(1.0, 10.0)] * 80 + [(4.0, 40.0)] * 80
+    assert fed(vigil(), grown, tokens=True) == []
+    (found,) = fed(vigil(), grown)
+    assert found.signature == "silent_eager"
 
 
 def test_a_run_gets_on_while_it_makes_steps():
