@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.diagnose.logs import CLEAN, COSTLY, END, stacks
+from bench.diagnose.logs import CLEAN, COSTLY, END, sparse
 from orchestrator.core.detect.engine import diagnose
 from orchestrator.core.detect.signatures import load
 
@@ -76,7 +76,7 @@ def compare(name: str, text: str, size_mb: float, folder: Path) -> None:
 
 def speed(size_mb: float, rng: random.Random) -> None:
     # The databases of patterns are compiled once a process; a flood needs all of them.
-    diagnose([stacks(rng).encode()] * 16)
+    diagnose([sparse(rng).encode()] * 16)
     with tempfile.TemporaryDirectory() as name:
         for kind, maker in COSTLY.items():
             compare(kind, maker(rng), size_mb * (2 if kind == "ordinary" else 1), Path(name))

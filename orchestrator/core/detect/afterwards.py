@@ -5,7 +5,7 @@ Owns these few readings of ordinary lines; they are looked at only beside a find
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
@@ -14,6 +14,8 @@ from orchestrator.core.detect.prefilter import Suspects
 from orchestrator.core.detect.sighting import Spoken
 from orchestrator.core.parse.stack_lines import GOING_ON
 
+MANY_LINES = 1000
+"""For fewer the scanner is not worth its compiling."""
 NEW_LIFE_LINES = 3
 """Lines of progress that only workers started anew can have printed."""
 
@@ -96,15 +98,17 @@ _SIGNS = (
 """The first that matches is meant."""
 
 
-def signs_of(texts: Iterable[str]) -> list[Sign]:
+def signs_of(texts: Sequence[str]) -> list[Sign]:
     """What each line is a sign of; OTHER where it says nothing of the kind."""
+    if len(texts) < MANY_LINES:
+        return [_sign_of(text[:500], None) for text in texts]
     suspects = Suspects([(_for_scanner(pattern),) for pattern, _ in _SIGNS])
     return [_sign_of(text[:500], suspects) for text in texts]
 
 
-def _sign_of(text: str, suspects: Suspects) -> Sign:
+def _sign_of(text: str, suspects: Suspects | None) -> Sign:
     # The scanner's letters are those of ASCII.
-    some = suspects.of(text) if text.isascii() else range(len(_SIGNS))
+    some = suspects.of(text) if suspects and text.isascii() else range(len(_SIGNS))
     return next((_SIGNS[i][1] for i in some if _SIGNS[i][0].search(text)), Sign.OTHER)
 
 
@@ -134,7 +138,7 @@ class Life:
     def __init__(self, said: Iterable[Spoken], fallen: Iterable[int] = ()) -> None:
         """`fallen` are lines by which a launcher told that it ended all of its workers."""
         lines = list(said)
-        self.signs = list(zip(lines, signs_of(item.text for item in lines), strict=True))
+        self.signs = list(zip(lines, signs_of([item.text for item in lines]), strict=True))
         self._fallen = sorted(fallen)
         self._numbers = [item.number for item, _ in self.signs]
         self._of: dict[Sign, list[int]] = {sign: [] for sign in Sign}

@@ -34,16 +34,16 @@ STRUCTURE = (
 LOUD = ("Exception in thread ",)
 """Looked for, beside the signatures' own plain patterns, in what is not read line by line."""
 FEW_TIMES = 3
-_BOUNDED = re.compile(r"\.\{0,\d+\}\??")
+_BOUNDED = re.compile(r"(\.|\\[SWDswd])\{(?:0?(?P<any>,)|[1-9]\d*,)\d+\}\??")
 
 
 @lru_cache(maxsize=8)
 def _compiled(patterns: tuple[str, ...], flag: int = 0) -> hyperscan.Database:
     """The database of these patterns; half a second for a few hundred, hence kept."""
     # A bounded gap costs the compiler a state for each of its bytes; an unbounded one costs none
-    # and only names more lines.
+    # and only names more lines: `.{0,80}` is `.*`, and `\\S{1,80}` is `\\S+`.
     # A pattern's beginning of a line is the beginning behind a prefix, which is not known here.
-    expressions = [_BOUNDED.sub(".*", item).removeprefix("^").encode() for item in patterns]
+    expressions = [_BOUNDED.sub(_unbounded, item).removeprefix("^").encode() for item in patterns]
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     flags = hyperscan.HS_FLAG_MULTILINE | hyperscan.HS_FLAG_PREFILTER | flag
     database.compile(
@@ -53,6 +53,10 @@ def _compiled(patterns: tuple[str, ...], flag: int = 0) -> hyperscan.Database:
         flags=[flags] * len(expressions),
     )
     return database
+
+
+def _unbounded(found: re.Match[str]) -> str:
+    return found[1] + ("*" if found["any"] else "+")
 
 
 class Prefilter:
