@@ -29,6 +29,7 @@ from orchestrator.core.parse.metrics import (
 )
 from orchestrator.core.watch.vigil import Vigil
 from orchestrator.observe.follow import Follower
+from orchestrator.store import points
 from orchestrator.store.store import Store
 
 QUIET_S = 0.25
@@ -193,6 +194,7 @@ class Reader:
     def verdict(self, end: Exited | RelayGone, kernel: tuple[KernelEvent, ...]) -> Verdict:
         """How the attempt ended and why; `kernel` is what its host's kernel said of it."""
         self._store.logs.close(self._run.id, self._run.attempt)
+        self._store.metrics.close(self._run.id, points.FOUND)
         return self._engine.close(end.record if isinstance(end, Exited) else None, kernel)
 
     async def persist(self) -> None:
@@ -213,12 +215,23 @@ class Reader:
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())
         self.vigil.text(fresh, self._clock.now())
-        for values in self._matches(fresh):
-            self.tally.take_values(values)
-            self.vigil.numbers(values, self._clock.now(), told_at=None)
+        self._numbers(fresh, event.at)
         await self._persist_now_and_then()
         self.changed()
         return findings
+
+    def _numbers(self, fresh: bytes, at: float) -> None:
+        """What the inventory's patterns find in new lines; kept as a metrics file's are."""
+        found = []
+        for values in self._matches(fresh):
+            self.tally.take_values(values)
+            self.vigil.numbers(values, self._clock.now(), told_at=None)
+            found.append(points.point(self.tally.step, values, at))
+        try:
+            points.keep(self._store.metrics, self._run.id, found, at)
+        except StoreError as error:
+            # A plot may lack a piece; the output itself is stored.
+            logger.warning("points.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     def _news(self, event: LogBytes, fresh: bytes) -> list[Finding]:
         """What nobody has decided on: another daemon may have read the beginning before us."""

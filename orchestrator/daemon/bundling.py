@@ -17,6 +17,7 @@ from orchestrator.core.parse.secrets import redact
 from orchestrator.daemon import comparing, explaining, queries
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import EVIDENCE_FOLDER, Parts
+from orchestrator.store import points
 
 TAIL_LINES = 2000
 AROUND_LINES = 60
@@ -46,8 +47,8 @@ async def bundle(parts: Parts, words: str) -> Archive:
 
 def _secret_values(parts: Parts) -> list[str]:
     """Values of everything that the inventory names instead of writing it down."""
-    found = (parts.environment.lookup(name) for name in wanted_names(parts.inventory))
-    values = [value for value in found if value]
+    names = wanted_names(parts.inventory)
+    values = [value for name in names for value in parts.environment.every_value(name)]
     return [*values, *(json.dumps(value)[1:-1] for value in values)]
 
 
@@ -118,8 +119,11 @@ def _stored(parts: Parts, run: Run, places: dict[int, set[int]]) -> Iterator[_Fi
         if lines := places.get(attempt):
             around = "".join(_around(parts, run.id, attempt, lines))
             yield _File(f"log/attempt-{attempt}-around-findings.txt", around)
-    metrics = parts.store.metrics.tail(run.id, 0, METRICS_BYTES)
-    yield _File("metrics.jsonl", metrics.decode("utf-8", "replace"))
+    kept = {"metrics.jsonl": points.WRITTEN, "metrics-found.jsonl": points.FOUND}
+    for name, place in kept.items():
+        metrics = parts.store.metrics.tail(run.id, place, METRICS_BYTES)
+        if metrics or place == points.WRITTEN:
+            yield _File(name, metrics.decode("utf-8", "replace"))
     for path in sorted((parts.location.state_folder / EVIDENCE_FOLDER).glob(f"{run.id}.*")):
         if path.is_file() and path.stat().st_size <= MAX_EVIDENCE_BYTES:
             yield _File(f"evidence/{path.name}", path.read_text("utf-8", "replace"))

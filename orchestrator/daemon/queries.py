@@ -13,6 +13,7 @@ from orchestrator.core.model import Incident, Run, RunState
 from orchestrator.daemon.moments import offset_since
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.views import gpu_view, incident_view
+from orchestrator.store import points
 
 Message = dict[str, Any]
 NEWEST = 20
@@ -95,11 +96,11 @@ async def gpus(parts: Parts, words: str) -> Message:
 
 
 async def metrics(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
-    """GET /v1/runs/RUN/metrics: one object a step, as the program wrote them."""
+    """GET /v1/runs/RUN/metrics: one object a step, as the program wrote or printed them."""
     run = await parts.store.runs.find(words)
     since = number(query, "since_step")
     found = []
-    for line in parts.store.metrics.read(run.id, 0, 0, METRICS_BYTES).splitlines():
+    for line in points.lines_of(parts.store.metrics, run.id, METRICS_BYTES):
         try:
             record = json.loads(line)
         except ValueError:

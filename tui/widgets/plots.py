@@ -32,7 +32,7 @@ class Plots(Widget):
     ) -> None:
         """Draw these; `logs`: those on a logarithmic axis; `beside`: another run's name and own."""
         self._courses, self._logs, self._beside = courses, frozenset(logs), beside
-        self.say("" if courses else "The run has written no metrics yet.")
+        self.say("" if courses else "The run has told of no number with a step yet.")
 
     def say(self, remark: str) -> None:
         """Show this where there is no plot."""
