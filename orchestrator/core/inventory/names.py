@@ -24,6 +24,7 @@ def name_problems(
         if isinstance(job, dict):
             found += _job_targets(name, job, targets)
             found += _job_folders(name, job, folder, exists, _all_local(job, targets, hosts))
+            found += _job_name(name, jobs)
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
     found += _alerts(_mapping(tree, "alerts"))
@@ -98,6 +99,12 @@ def _job_folders(
         path = job.get(key)
         if isinstance(path, str) and not exists(posixpath.join(folder, path)):
             yield (*here, key), f"no folder {path} beside the inventory (in {folder})"
+
+
+def _job_name(name: str, jobs: dict[str, Any]) -> Found:
+    other, _, number = name.rpartition("-")
+    if other in jobs and number.isascii() and number.isdecimal():
+        yield ("jobs", name), f"reads like run {number} of job {other}; name it otherwise"
 
 
 def _job_session(name: str, job: dict[str, Any]) -> Found:
