@@ -22,6 +22,7 @@ Orch = Callable[..., Ran]
         ("--raw", "--rank", "1"),
         ("--raw", "--grep", "x"),
         ("--grep", "("),
+        ("--grep", "x(?=y)"),
     ],
 )
 def test_options_that_make_no_sense(words: tuple[str, ...], project: Path, orch: Orch) -> None:
