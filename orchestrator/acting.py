@@ -6,7 +6,7 @@ are made of. It must not decide: what an action ends in is told, and decided on.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,8 @@ class Stages:
     """The alerts and silences of the moment."""
     lookup: Callable[[str], str | None]
     """Value of a secret."""
+    every_value: Callable[[str], Iterable[str]]
+    """What a secret has and had for a value: earlier ones may still be printed."""
     changed: Callable[[str], None]
     """The run has something new to show."""
     resolved: Callable[[Run, tuple[Incident, ...]], None]

@@ -87,7 +87,7 @@ class Supervisor:
 
     async def _observe(self) -> None:
         run, stages = self.view.run, self._stages
-        values = tuple(filter(None, map(stages.lookup, self.job.secrets)))
+        values = tuple(value for name in self.job.secrets for value in stages.every_value(name))
         reader = Reader(stages.store, run, self.job, stages.rules, stages.clock, values)
         reader.changed = lambda: stages.changed(run.id)
         reader.told_of = lambda: told_of(self.view.incidents)

@@ -6,7 +6,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
 
     GET  /v1/daemon                      DaemonView
     POST /v1/daemon/stop                 {}            the daemon ends; runs are left alone
-    PUT  /v1/environment {NAME: value}   {"accepted": [NAME]}     kept in memory only
+    PUT  /v1/environment {NAME: value}   {"accepted": [NAME], "replaced": [NAME]}  kept in memory only
     GET  /v1/snapshot[?since=CURSOR]     Snapshot      with since: only what changed after it
     GET  /v1/events                      SSE           event `snapshot` first, then `change` (both Snapshot)
     GET  /v1/runs[?all=1][&job=JOB]      {"runs": [RunView]}      newest first; without all: 20 newest
@@ -244,6 +244,8 @@ class DaemonView(TypedDict):
     """Names of variables that the inventory wants and the daemon has no value for."""
     wants: NotRequired[list[str]]
     """All names of variables that the inventory wants."""
+    environment_faults: NotRequired[list[str]]
+    """What the file of values has that is not taken, each with its place and its remedy."""
     sinks: NotRequired[list[SinkView]]
     jobs: NotRequired[list[dict[str, Any]]]
     """Each: name, targets, session, package, workdir, release."""

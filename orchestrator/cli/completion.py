@@ -57,7 +57,9 @@ def names(options: argparse.Namespace) -> list[str]:
 
 
 def _names(options: argparse.Namespace) -> Iterator[str]:
-    from orchestrator.cli.reach import location_of, running_client
+    from orchestrator.api.client import Client
+    from orchestrator.api.location import daemon_socket
+    from orchestrator.cli.reach import location_of
     from orchestrator.cli.targets import ssh_aliases
 
     kind = options.kind
@@ -68,7 +70,7 @@ def _names(options: argparse.Namespace) -> Iterator[str]:
     elif kind in {"jobs", "targets", "hosts", "sinks", "places"}:
         yield from _declared(options, kind)
     else:
-        yield from _living(running_client(location_of(options)), kind)
+        yield from _living(Client(daemon_socket(location_of(options))), kind)
 
 
 def _living(client: "Client", kind: str) -> Iterator[str]:

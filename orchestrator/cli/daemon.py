@@ -124,6 +124,8 @@ def _lines(view: dict[str, object]) -> list[str]:
         waiting = f", {sink['pending']} waiting" if sink["pending"] else ""
         error = f": {sink['error']}" if sink["error"] else ""
         lines.append(f"  sink {sink['name']:<6}{sink['state']}{waiting}{error}")
+    faults = view.get("environment_faults")
+    lines += [f"  values     {fault}" for fault in (faults if isinstance(faults, list) else [])]
     needs = view.get("needs")
     if isinstance(needs, list) and needs:
         lines.append(f"  needs      {', '.join(needs)}: export them and run any command again")

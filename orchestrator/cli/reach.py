@@ -60,7 +60,7 @@ def begin(
 ) -> tuple[Client, Iterator[dict[str, Any]]]:
     """A client, and the messages of a request that needs no value of this environment.
 
-    The daemon is at work on it already while it is told of the values that it lacks.
+    The daemon is at work on it already while it is told of the values that are here.
     """
     location = location_of(options)
     client = Client(daemon_socket(location))
@@ -120,9 +120,13 @@ def start(location: Location) -> Client:
 
 
 def _pass_values(client: Client) -> None:
-    """Give the daemon the values that it has not and this environment has."""
+    """Give the daemon what this environment has of the values that the inventory wants.
+
+    What a person exports now is the newest word; where it replaces another, that is said.
+    """
     client.daemon = client.get("/v1/daemon")
-    needs = client.daemon.get("needs") or []
-    values = {name: os.environ[name] for name in needs if os.environ.get(name)}
+    wants = client.daemon.get("wants") or []
+    values = {name: os.environ[name] for name in wants if os.environ.get(name)}
     if values:
-        client.call("PUT", "/v1/environment", values)
+        for name in client.call("PUT", "/v1/environment", values).get("replaced") or ():
+            output.note(f"{name}: taken from this shell, it was another value before")

@@ -103,11 +103,11 @@ class DaemonBackend:
         """End the daemon; the runs go on."""
         self._parts.ending.set()
 
-    def accept_environment(self, values: Mapping[str, str]) -> list[str]:
+    def accept_environment(self, values: Mapping[str, str]) -> Message:
         """Keep the values of wanted names, in memory."""
         taken = self._parts.environment.accept(values, wanted_names(self._parts.inventory))
         self._parts.outbox.poke()
-        return taken
+        return {"accepted": taken.names, "replaced": taken.replaced}
 
     async def daemon_view(self) -> messages.DaemonView:
         """The daemon itself."""

@@ -269,6 +269,7 @@ class Crew:
             rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
             policy=self._policy,
             lookup=self._environment.lookup,
+            every_value=self._environment.every_value,
             changed=self.display.changed,
             resolved=self.display.resolved,
             turn=self._gate.turn,

@@ -1,7 +1,7 @@
 """Values of secrets and sink addresses: kept in memory only, looked up by name.
 
 They come from the daemon's own environment, from clients that start it or use it, and from
-`$XDG_CONFIG_HOME/orch/env` (NAME=value lines, mode 0600), read at start and when it changes. Where
+`$XDG_CONFIG_HOME/orch/env` (env_file.py). What a command or the file said last counts. Where
 a name has no value, `NAME_FILE` may name a file that holds it and `NAME_COMMAND` a command that
 prints it, in either of the two places. Looking up waits for nothing: commands are run by `learn`.
 """
@@ -11,16 +11,15 @@ import asyncio.subprocess
 import contextlib
 import logging
 import os
-import re
 import signal
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from orchestrator.core.model import Inventory
+from orchestrator.daemon.env_file import EnvFile
 
 logger = logging.getLogger(__name__)
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
 def wanted_names(inventory: Inventory) -> list[str]:
@@ -40,8 +39,16 @@ KEPT_S = 600.0
 TRIED_AGAIN_AFTER_S = 30.0
 
 
+class Accepted(NamedTuple):
+    """What was taken of a client's values, by name."""
+
+    names: list[str]
+    replaced: list[str]
+    """Those that had another value before."""
+
+
 class Environment:
-    """Looks names up; what a client sent wins over the file, the file over our own environment."""
+    """Looks names up: of a client's and the file's word the newer one, then our own environment."""
 
     def __init__(self, own: Mapping[str, str], file: Path, monotonic: Callable[[], float]) -> None:
         self._own = dict(own)
@@ -51,8 +58,10 @@ class Environment:
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._sent: dict[str, str] = {}
         self._file = file
-        self._stamp: tuple[int, int] | None = None
+        self._env_file = EnvFile(file, self.file)
         self._in_file: dict[str, str] = {}
+        self._seen: dict[str, set[str]] = {}
+        """Every value that a name had: what runs with an earlier one may still print it."""
 
     @property
     def file(self) -> str:
@@ -61,11 +70,24 @@ class Environment:
         inside = home is not None and self._file.is_relative_to(home)
         return f"~/{self._file.relative_to(home)}" if home and inside else str(self._file)
 
-    def accept(self, values: Mapping[str, str], wanted: list[str]) -> list[str]:
-        """Keep the values whose names are wanted; answers their names."""
-        taken = {name: value for name, value in values.items() if name in wanted and value}
+    def accept(self, values: Mapping[str, str], wanted: list[str]) -> Accepted:
+        """Take the values whose names are wanted: a person's command is the newest word."""
+        given = {name: value for name, value in values.items() if name in wanted and value}
+        before = {name: self.lookup(name) for name in given}
+        taken = {name: value for name, value in given.items() if value != before[name]}
         self._sent.update(taken)
-        return sorted(taken)
+        replaced = sorted(name for name in taken if before[name] is not None)
+        return Accepted(sorted(given), replaced)
+
+    def file_faults(self) -> tuple[str, ...]:
+        """What the file has that is not taken, and why."""
+        self._read_file()
+        return self._env_file.faults
+
+    def every_value(self, name: str) -> frozenset[str]:
+        """What a name has and had for a value since the daemon began."""
+        self.lookup(name)
+        return frozenset(self._seen.get(name, ()))
 
     def lookup(self, name: str) -> str | None:
         """The value of a name, or None where it is found nowhere."""
@@ -78,6 +100,8 @@ class Environment:
         if found and "\0" in found:
             logger.warning("environment.value_refused", extra={"variable": name, "why": "a NUL"})
             return None  # no variable of a program can hold it
+        if found:
+            self._seen.setdefault(name, set()).add(found)
         return found or None
 
     def _said(self, name: str) -> str | None:
@@ -117,26 +141,11 @@ class Environment:
         return [name for name in wanted if self.lookup(name) is None]
 
     def _read_file(self) -> None:
-        try:
-            status = self._file.stat()
-        except OSError:
-            self._in_file, self._stamp = {}, None
-            return
-        stamp = (status.st_mtime_ns, status.st_size)
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            logger.warning("environment.file_refused", extra={"path": str(self._file)})
-            self._in_file = {}
-            return
-        try:
-            text = self._file.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:  # a folder, or another user's
-            path = str(self._file)
-            logger.warning("environment.file_unread", extra={"path": path, "why": error.strerror})
-            text = ""
-        self._in_file = _parse(text)
+        if self._env_file.changed():
+            before, self._in_file = self._in_file, self._env_file.values
+            for name, value in self._in_file.items():
+                if before.get(name) != value:  # said later than what a command said
+                    self._sent.pop(name, None)
 
 
 def _content(path: str) -> str | None:
@@ -181,14 +190,3 @@ def _end(asked: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         if asked.returncode is None:
             os.killpg(asked.pid, signal.SIGKILL)
-
-
-def _parse(text: str) -> dict[str, str]:
-    values = {}
-    for line in text.splitlines():
-        if found := _LINE.fullmatch(line):
-            value = found[2].strip()
-            if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
-                value = value[1:-1]
-            values[found[1]] = value
-    return values

@@ -184,8 +184,9 @@ async def _require_secrets(parts: Parts, job: Job) -> None:
     missing = parts.environment.missing(list(job.secrets))
     if missing:
         names = ", ".join(missing)
+        faults = "".join(f" {fault}." for fault in parts.environment.file_faults())
         raise UsageError(
-            f"The job {job.name} needs {names}, and no value was found.",
+            f"The job {job.name} needs {names}, and no value was found.{faults}",
             remedy=f"Set it where you call orch, or in {parts.environment.file} (mode 0600).",
         )
 

@@ -52,6 +52,7 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         outdated=await asyncio.to_thread(parts.code.outdated),
         needs=parts.needs(),
         wants=wanted_names(inventory),
+        environment_faults=list(parts.environment.file_faults()),
         sinks=sinks,
         jobs=jobs,
         store=parts.store.name,

@@ -275,9 +275,9 @@ class CannedBackend:
     def ask_to_end(self) -> None:
         self.end_asked.set()
 
-    def accept_environment(self, values: Mapping[str, str]) -> list[str]:
+    def accept_environment(self, values: Mapping[str, str]) -> dict[str, Any]:
         self.accepted.update(values)
-        return sorted(values)
+        return {"accepted": sorted(values), "replaced": []}
 
     async def snapshot(self, since: int | None) -> Snapshot:
         self.asked.append(("snapshot", str(since), {}))

@@ -32,7 +32,7 @@ async def test_a_value_of_its_own_comes_before_a_file_and_a_command(
     assert environment.lookup("T") == "from-a-file"
     file.write_text(f"T_FILE={held}\nT='plain value'\n")
     assert environment.lookup("T") == "plain value"
-    assert environment.accept({"T": "sent", "OTHER": "x"}, ["T"]) == ["T"]
+    assert environment.accept({"T": "sent", "OTHER": "x"}, ["T"]) == (["T"], ["T"])
     assert environment.lookup("T") == "sent"
     assert environment.missing(["T", "OTHER"]) == ["OTHER"]
 
@@ -140,3 +140,50 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_the_newest_word_of_a_command_or_the_file_counts(file: Path) -> None:
+    """A command's value replaces the file's, an edit of the file the command's; earlier ones are
+    known on, since what runs with them may print them."""
+    file.write_text("T=first\nU=same\n")
+    environment = Environment({"V": "own"}, file, time.monotonic)
+    assert environment.lookup("T") == "first"
+    wanted = ["T", "U", "V"]
+    assert environment.accept({"T": "second", "U": "same"}, wanted) == (["T", "U"], ["T"])
+    assert environment.accept({"T": "third"}, wanted) == (["T"], ["T"])
+    assert environment.accept({"T": "third", "V": "mine"}, wanted) == (["T", "V"], ["V"])
+    assert environment.lookup("T") == "third"
+    file.write_text("T=first\nU=other than before\n")
+    assert (environment.lookup("T"), environment.lookup("U")) == ("third", "other than before")
+    file.write_text("T=the fourth\n")
+    assert environment.lookup("T") == "the fourth"
+    assert environment.every_value("T") == {"first", "second", "third", "the fourth"}
+    assert environment.accept({"T": ""}, wanted) == ([], [])
+
+
+def test_a_file_that_others_may_read_is_said_and_taken_once_it_is_mended(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`chmod` leaves the file's time as it is; the sentence has the place and the remedy."""
+    file.write_text("T=held-by-the-file\n")
+    file.chmod(0o644)
+    environment = Environment({}, file, time.monotonic)
+    with caplog.at_level(logging.WARNING):
+        assert environment.lookup("T") is None
+    assert environment.file_faults() == (
+        f"{file} is there and not read, since others may read it (mode 0644): chmod 600 {file}",
+    )
+    assert [record.message for record in caplog.records] == ["environment.file_faults"]
+    file.chmod(0o600)
+    assert environment.lookup("T") == "held-by-the-file"
+    assert environment.file_faults() == ()
+
+
+def test_a_line_without_a_value_is_said_with_its_place_and_without_its_words(file: Path) -> None:
+    """A line that is no NAME=value may be a secret by itself; comments and blank lines are none."""
+    file.write_text("# of mine\n\nT=x\nhf_pasted_alone\n  \nexport U=y\nX Y=z\n")
+    environment = Environment({}, file, time.monotonic)
+    assert environment.missing(["T", "U"]) == []
+    faults = environment.file_faults()
+    assert [fault.partition(" is")[0] for fault in faults] == [f"{file}:4:", f"{file}:7:"]
+    assert "pasted" not in str(faults)
