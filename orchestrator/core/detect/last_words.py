@@ -11,6 +11,8 @@ from orchestrator.core.detect.afterwards import Sign
 from orchestrator.core.detect.sighting import Spoken
 
 LOUD_LEVELS = ("E", "C")
+FIRST_LINES = 16
+"""Behind more ordinary lines than these a program is at its work, and lists what it found."""
 _WORDS = re.compile(r"[A-Za-z]{3}")
 _ERROR = re.compile(
     r"^(?:\S{1,60}: )?(?:fatal |usage )?error: (?![-+\d.]+(?:\s|%|$))\S"
@@ -35,16 +37,18 @@ _REFUSAL = re.compile(
 
 _CONDITION = re.compile(
     r"\b(?:must (?:not )?(?:be|have|divide|match|equal|contain|start|end|exist)\b|(?:has|have) to be \w+ble\b|cannot be (?:used|combined|set|empty)\b"
-    r"|(?:does|do) not (?:match|exist|divide|fit\b(?! in)|support)|(?:is|are) (?:not (?:divisible|supported|a (?:directory|file|valid)|set\b|installed|writable|empty|defined|registered)|required\b|mutually exclusive)"
-    r"|already exists\b|expected .{1,60}\b(?:but )?got\b)",
+    r"|(?:does|do) not (?:match|divide)\b|(?:is|are) (?:not (?:divisible|a (?:directory|file|valid)\b)|required\b|mutually exclusive))",
     re.IGNORECASE,
 )
 """What a check of the configuration says that was not met."""
 _MILD = re.compile(
-    r"^\W*(?:warn|note|hint|tip|info|debug|skip)|\b(?:using|default|instead|will|disabled|assum\w+|fall\w*|ignor\w+|slow\w*|deprecated|recommended|continu\w+|may|might|should)\b|[:=] ?\d[\d.]*%?$",
+    r"^\W*(?:warn|note|hint|tip|info|debug|skip|no\b)|\b(?:using|default|instead|will|disabled|assum\w+|fall\w*|ignor\w+|slow\w*|deprecated|recommended|continu\w+|may|might|should|pad\w*|round\w*|resiz\w+|creat\w+|overwrit\w+|reus\w+|download\w*|retr(?:y|ies)\w*|wait\w*|skip\w*|set to|clamp\w*|score|answer|task|sample|test)\b|[:=] ?\d[\d.]*%?$",
     re.IGNORECASE,
 )
 """In sentences that say such a thing and go on."""
+_UNMET = re.compile(
+    r"\b(?:already exists\b|(?:does|do) not exist\b|(?:is|are) not (?:supported|set|installed|writable|empty|defined|registered)\b)"
+)
 _ADVISES = re.compile(r"[;,.:(] ?(?:use|pass|set|give|specify|rerun with|run with) (?:the )?--\w")
 
 
@@ -104,7 +108,9 @@ def _is_last(text: str, sign: Sign, before: Sequence[Sign]) -> bool:
         return False
     if _GIVES_UP.search(text):
         return True
-    if _is_condition(text) and (_ADVISES.search(text) or Sign.PROGRESS not in before):
+    early = Sign.PROGRESS not in before and len(before) < FIRST_LINES
+    advised = _ADVISES.search(text) is not None
+    if (_is_condition(text) and (early or advised)) or (advised and _UNMET.search(text)):
         return True
     refused = _REFUSAL.match(text) is not None
     named = _NAMES_FILE.match(text) is not None

@@ -29,8 +29,7 @@ def judged(text: str) -> Verdict:
         "Missing required argument --data",
         "global batch 100 must be divisible by 8 ranks",
         "vocab size 32000 does not match the tokenizer's 32001",
-        "tensor parallel size 3 is not supported with 8 heads",
-        "expected 8 shards but got 7",
+        "tensor parallel size must divide 8 heads",
     ],
 )
 def test_sentence_of_refusal_at_the_end_is_an_end(words: str) -> None:
@@ -72,6 +71,8 @@ def test_sentence_of_giving_up_is_an_end_at_any_time(words: str) -> None:
         "Expected calibration error 0.031\n",
         "flash attention is not installed, using scaled dot products\n",
         "bf16 is not supported on this card; fp32 will be used\n",
+        "HF_TOKEN is not set; public models only\n",
+        "no action is required\n",
         "the tokenizer does not match the default template\n",
         "[1]+  Done                    python train.py\n",
         "[2]-  Terminated              tensorboard --logdir runs\n",
