@@ -6,7 +6,6 @@ Owns the only place where an exception becomes an answer. Must not: know a route
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
@@ -32,7 +31,7 @@ def error_message(error: OrchError) -> dict[str, Any]:
         "exit_code": error.exit_code,
     }
     if isinstance(error, PreflightRefused):
-        said["checks"] = [asdict(check) for check in error.checks]
+        said["checks"] = [check._asdict() for check in error.checks]
     if isinstance(error, InventoryError):
         said["problems"] = [str(problem) for problem in error.problems]
     return said

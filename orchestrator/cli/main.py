@@ -7,7 +7,6 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from orchestrator.cli.parser import build_parser, parse
@@ -73,7 +72,7 @@ def lines_of(error: OrchError) -> list[str]:
     if isinstance(error, InventoryError | ApiError):
         problems = error.problems
     if isinstance(error, PreflightRefused):
-        refused = [asdict(one) for one in error.checks if not one.ok and one.critical]
+        refused = [one._asdict() for one in error.checks if not one.ok and one.critical]
     if isinstance(error, ApiError):
         refused = [one for one in error.checks if not one["ok"] and one["critical"]]
     if problems:

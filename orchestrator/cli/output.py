@@ -6,9 +6,7 @@ Tables are plain columns on a terminal and in a pipe alike; rich is only for the
 import json
 import os
 import re
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -94,6 +92,8 @@ def table(
     widths = [max(len(row[at]) for row in [list(heads), *cells]) for at in range(len(heads))]
     colour = is_coloured(sys.stdout)
     if sys.stdout.isatty():
+        import shutil  # loads five modules of archives
+
         room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * (len(heads) - 1)
         if spare and room < min(widths[-1], LEAST_LAST):
             at = list(heads).index(spare[0])
@@ -117,6 +117,9 @@ def wrapped(line: str) -> list[str]:
     """A line of prose as the terminal is wide, its further lines under its own text; else whole."""
     if not sys.stdout.isatty():
         return [line]
+    import shutil
+    import textwrap
+
     columns = max(shutil.get_terminal_size().columns, 40)
     lead = _LEAD.match(_COLOUR.sub("", line))
     hang = " " * (lead.end() if lead else 0)

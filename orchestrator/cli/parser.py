@@ -5,7 +5,6 @@ rest of a reading command; help and completion build all.
 """
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -245,6 +244,8 @@ def _command_word(words: Sequence[str]) -> str | None:
 
 
 def _nearest(word: str) -> str:
+    import difflib  # only for a word that is none
+
     close = difflib.get_close_matches(word, COMMANDS, n=1)
     return f"; did you mean {close[0]}?" if close else "; `orch --help` lists them"
 

@@ -17,11 +17,12 @@ OrchError                     1   own failure
 |-- DaemonError               1   no daemon, or it did not answer
 |   `-- NoDaemon              1   nobody listens on the socket
 `-- ApiError                  *   what the daemon refused, with its own exit code
+
+Its nouns are named tuples: every command loads this file, and `dataclasses` costs it 7 ms.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class OrchError(Exception):
@@ -44,8 +45,7 @@ class UsageError(OrchError):
     exit_code = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(NamedTuple):
     """One fault of an inventory; `line` is 1-based."""
 
     file: str
@@ -124,8 +124,7 @@ class DeployError(OrchError):
     """A deploy ended; `current` on the target still is the old release, whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(NamedTuple):
     """One preflight or doctor check: `critical` ones refuse, the others warn."""
 
     name: str

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from dataclasses import asdict
 from typing import Any
 
 from orchestrator.core.errors import Check
@@ -34,7 +33,7 @@ async def doctor(parts: Parts) -> dict[str, Any]:
     )
     checks += [check for found in looked for check in found]
     checks += machine_checks(parts)
-    return {"checks": [asdict(check) for check in checks]}
+    return {"checks": [check._asdict() for check in checks]}
 
 
 def _inventory(parts: Parts) -> Check:

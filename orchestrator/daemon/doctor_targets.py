@@ -1,7 +1,6 @@
 """What doctor looks at on the far side: settings of ssh, each target, and what its jobs need."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from orchestrator.core.errors import Check, TargetError
@@ -148,7 +147,7 @@ async def _looks(
     checks += package_checks(packages or {}, answer["versions"])
     said = {"python", "tmux"} if link.watched == SHELL else set()
     return [
-        replace(check, name=f"{check.name} on {where}")
+        check._replace(name=f"{check.name} on {where}")
         for check in checks
         if check.name not in said
     ]

@@ -82,7 +82,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
             async for message in _stop_others(parts, job):
                 yield message
         checks = await _checks(parts, drafts, request)
-        yield {"kind": "preflight", "checks": [asdict(check) for check in checks]}
+        yield {"kind": "preflight", "checks": [check._asdict() for check in checks]}
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
             require(checks)
@@ -136,7 +136,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
         if not request.cold_cache:
             found += await shrunk(parts, node.job)
         place = f"{node.job.target.name}: " if several else ""
-        return [replace(check, text=f"{place}{check.text}") for check in found]
+        return [check._replace(text=f"{place}{check.text}") for check in found]
 
     found = await asyncio.gather(*(of(node) for node in drafts))
     return tuple(check for checks in found for check in checks)

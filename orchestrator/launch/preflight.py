@@ -5,7 +5,7 @@ are the probe's (probe/preflight.py).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -69,7 +69,7 @@ def _with_cost(check: Check, cold_start_s: float | None) -> Check:
         return check
     minutes, seconds = divmod(round(cold_start_s), 60)
     took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-    return replace(check, text=f"{check.text}; last time it took {took}")
+    return check._replace(text=f"{check.text}; last time it took {took}")
 
 
 def require(checks: tuple[Check, ...]) -> None:
