@@ -47,6 +47,17 @@ def given_name(text: str) -> str:
     return text
 
 
+def seconds(text: str) -> float:
+    """A time in seconds that is a number and not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, such as 30")
+    return value
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The word RUN."""
     parser.add_argument("run", metavar="RUN", type=given_name, help=RUN_HELP)

@@ -25,6 +25,7 @@ BROKEN_PIPE = 141
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_what_is_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no such letter gets `?`
     try:
@@ -36,10 +37,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; Python must not complain again as it closes stdout.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()  # the reader has gone
         return BROKEN_PIPE
+    except OSError as error:
+        _drop_stdout()
+        complain(OrchError(f"{error.filename or 'the output'}: {error.strerror or error}"))
+        return OrchError.exit_code
+
+
+def _open_what_is_closed() -> None:
+    """A program may be started without stdout or stderr (`>&-`): Python has None for them then."""
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def _drop_stdout() -> None:
+    """Python must not complain again as it closes stdout."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(options: argparse.Namespace) -> int:

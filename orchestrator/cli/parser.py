@@ -17,6 +17,7 @@ from orchestrator.cli.command import (
     add_json,
     add_run,
     given_name,
+    seconds,
 )
 from orchestrator.cli.options import MORE, moment
 from orchestrator.cli.options_itself import ITSELF
@@ -105,7 +106,7 @@ def _wait(parser: argparse.ArgumentParser) -> None:
         help="ended (the default), crashed, incident (one that is not acknowledged), step:N, "
         "phase:NAME, log:RE, or a metric: 'loss<2', 'loss>9'",
     )
-    parser.add_argument("--timeout", metavar="S", type=float, help="seconds; then exit 124")
+    parser.add_argument("--timeout", metavar="S", type=seconds, help="seconds; then exit 124")
 
 
 def _deploy(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +137,7 @@ def _launch(parser: argparse.ArgumentParser) -> None:
 def _stop(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_target(parser)
-    parser.add_argument("--grace", metavar="S", type=float, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument("--grace", metavar="S", type=seconds, help="seconds from SIGTERM to SIGKILL")
     add_json(parser)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -157,3 +159,28 @@ def test_a_host_that_is_not_reached_is_not_said_to_be_tried_again(
 def test_wrong_words_say_what_to_write(words: tuple[str, ...], said: str, orch: Orch) -> None:
     """A word that lacks is told with what may stand there, a program's with where it goes."""
     assert said in orch(*words).err
+
+
+@pytest.mark.parametrize("words", [("wait", "a", "--timeout", "nan"), ("logs", "a", "--since=inf")])
+def test_a_time_that_is_none_is_refused(orch: Orch, words: tuple[str, ...]) -> None:
+    """`nan` and `inf` are floats to Python and no times to a person."""
+    ran = orch(*words)
+    assert ran.code == 2
+    assert f"{words[-1].removeprefix('--since=')!r} is no time" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [("> /dev/full", 1, "orch: the output: No space left on device\n"), (">&-", 0, "")],
+)
+def test_an_output_that_takes_nothing_is_no_traceback(
+    tmp_path: Path, redirected: str, code: int, said: str
+) -> None:
+    """A full disk behind stdout is one sentence, and a stdout that is closed is not written to."""
+    log = tmp_path / "log"
+    log.write_text("step 1\n")
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'"$0" -m orchestrator diagnose "$1" {redirected}', sys.executable, log],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (code, said)

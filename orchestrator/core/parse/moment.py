@@ -1,5 +1,6 @@
-"""A time as a person says it: `10m` (ago), `14:30` (the last one there was), a date with a time."""
+"""A time as a person says it: `10m` or `10m ago`, `14:30` (the last one), a date with a time."""
 
+import math
 from datetime import datetime, timedelta
 
 from orchestrator.core.inventory.units import parse_duration
@@ -7,12 +8,15 @@ from orchestrator.core.inventory.units import parse_duration
 
 def parse_moment(text: str, now: float) -> float | None:
     """Unix seconds, by the local clock; None where the text is no time."""
-    if (ago := parse_duration(text)) is not None:
+    text = text.strip()
+    if (ago := parse_duration(text.removesuffix("ago").rstrip())) is not None:
         return now - ago
     try:
-        return float(text)
+        at = float(text)
     except ValueError:
         pass
+    else:
+        return at if math.isfinite(at) else None
     try:
         if "-" in text:
             return datetime.fromisoformat(text).astimezone().timestamp()
@@ -20,5 +24,5 @@ def parse_moment(text: str, now: float) -> float | None:
     except ValueError:
         return None
     today = datetime.fromtimestamp(now).astimezone()
-    at = today.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
-    return (at if at.timestamp() <= now else at - timedelta(days=1)).timestamp()
+    last = today.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    return (last if last.timestamp() <= now else last - timedelta(days=1)).timestamp()
