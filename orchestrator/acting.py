@@ -79,6 +79,8 @@ class Stages:
     """A run's decision changed these incidents, of earlier runs of its job as well."""
     turn: Callable[[], Awaitable[None]]
     """Waits until this run may be launched again, so that a fleet does not start all at once."""
+    own_alert: bool
+    """Whether the run's relay may alert by itself; it would tell a simulation as the truth."""
     evidence: Path
 
 
@@ -211,6 +213,8 @@ class Actor:
 
     async def _own_sinks(self, run: Run) -> tuple[SinkSpec, ...]:
         """Whom the relay may alert itself: where an alert of a bad end would go."""
+        if not self._stages.own_alert:
+            return ()
         alerts = (await self._stages.policy(self._job)).alerts
         names = sinks_for(end_labels(self._job, run), alerts, (), self._stages.clock.now())
         return tuple(sink for sink in alerts.sinks if sink.name in names)

@@ -273,6 +273,7 @@ class Crew:
             changed=self.display.changed,
             resolved=self.display.resolved,
             turn=self._gate.turn,
+            own_alert=job.name != JOB,
             evidence=self._evidence,
         )
 

@@ -125,6 +125,9 @@ def _entry(entry: JournalEntry) -> Events:
             yield _event(entry.at, "finding", f"{body['signature']}, once more", body["incident"])
         case ("incident", _, what) if what != "opened":
             yield _event(entry.at, "incident", what, body["incident"])
+        case ("end", _, "told"):
+            text = "the run itself had alerted of its end: no daemon was there to"
+            yield _event(entry.at, "action", text, body["incident"])
         case ("session", _, _):
             text = "its tmux session is gone" if body["detached"] else "its tmux session is back"
             yield _event(entry.at, "finding", text)

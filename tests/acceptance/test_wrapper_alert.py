@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api.client import Client
 from tests.acceptance.conftest import MakeOrch, Orch, lab_job
 from tests.lab.lab import Lab
 from tests.lab.receiver import Receiver
@@ -77,6 +78,8 @@ def test_a_bad_end_is_told_of_though_the_daemon_died(
     assert later.json["alerts"][0]["labels"]["run"] == run
     assert later.headers["webhook-id"] == told.headers["webhook-id"]
     orch.until(lambda: not (folder / "attempt-1" / "unacknowledged").exists())
+    timeline = Client(Path(orch.json("daemon", "status")["socket"])).get(f"/v1/runs/{run}/timeline")
+    assert "the run itself had alerted" in str(timeline)
     assert len([one for one in near.received if "wrapper_alert" in one.json]) == 1
 
 
@@ -107,4 +110,4 @@ def test_a_target_without_a_way_to_the_receiver_is_warned_of(
     orch = make_orch(lab_job(lab, "echo hi").replace("_SECRET}", "_SECRET, wrapper_alert: true}"))
     said = orch("run").stdout
     place = receiver.url.removeprefix("http://").partition("/")[0]
-    assert f"the run cannot alert ops ({place}) itself: Network is unreachable" in said
+    assert f"the run cannot alert ops ({place}) itself: " in said, said
