@@ -11,6 +11,10 @@ What orch recognises, most telling first: where two match, the earlier one is me
 written by `python -m bench.diagnose.catalogue` from `orchestrator/core/detect/signatures/`; a test
 fails where it is stale. Rules of your own go into `rules:` of the inventory, in the same shape.
 
+An end that none of them explains (an exit code alone, a shell that found no command, a sentence in
+place of a traceback) is a `python_error` as well; its title then says what is known: "The program
+ended with exit code 3 and printed no reason".
+
 A family joins signatures that are faces of one fault: a change of face is not a fix.
 """
 

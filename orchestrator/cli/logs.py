@@ -50,7 +50,9 @@ def _check(options: argparse.Namespace) -> None:
     if options.since is not None and options.lines is not None:
         raise UsageError("-n counts from the end and --since from a time: give one of them.")
     if options.jsonl and not options.follow:
-        raise UsageError("--jsonl gives the messages of -f.")
+        raise UsageError(
+            "--jsonl gives messages as they come.", remedy="Add -f: orch logs -f --jsonl RUN"
+        )
 
 
 def _pieces(client: Client, options: argparse.Namespace) -> Iterator[bytes]:

@@ -15,7 +15,8 @@ TRACER_FRAMES = (
 in another thread patches nn.Module.__call__ for all."""
 _RACE_STEPS = (
     "Run one process per GPU (spawn) and let one thread of it call compiled code: the only"
-    ' layout that is right by construction. In this project\'s trainer: layout = "process".',
+    " layout that is right by construction. This project's trainer does so by itself"
+    " (`--layout processes`, the default).",
     "Until then: hold one readers/writer lock around every compiled call, exclusive for a"
     " shape, device, dtype or grad mode not seen before.",
     "Test with a cold compile cache: a warm one skips the trace and hides the race.",

@@ -112,7 +112,7 @@ SIGNATURES: tuple[Signature, ...] = (
             " install of another package often changed the environment."
         ),
         next_steps=(
-            "Compare the environment with the last good run's (orch diff).",
+            "Compare the environment with the last good run's (`orch diff RUN`).",
             "undefined symbol: reinstall the extension for this torch (pip install --no-build-isolation).",
             "Missing module: add it to the requirements; do not install it by hand.",
         ),

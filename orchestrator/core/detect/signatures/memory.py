@@ -15,7 +15,7 @@ SIGNATURES: tuple[Signature, ...] = (
             "Compare the numbers of the message with the last good run's peak memory.",
             "Batch too large: smaller micro-batch, activation checkpointing, shorter context.",
             "Fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-            "Another program: see who holds the GPU (orch ps -a), and end what was left over.",
+            "Another program: see who holds the GPU (`orch top`), and end what was left over.",
         ),
         references=("https://pytorch.org/docs/stable/notes/cuda.html#memory-management",),
         types=(r"OutOfMemoryError",),
@@ -72,7 +72,7 @@ SIGNATURES: tuple[Signature, ...] = (
             " SIGKILL. A SIGKILL alone does not prove it: a person or a scheduler can send it too."
         ),
         next_steps=(
-            "Look for an oom-kill line (orch diagnose shows it where the host's kernel log is seen),"
+            "Look for an oom-kill line (`orch explain RUN` has it where the host's kernel log is seen),"
             " or in the cgroup's memory.events.",
             "Fewer DataLoader workers, less prefetch, stream the data instead of holding it.",
             "If no OOM is found: ask who sent kill -9.",
