@@ -1,8 +1,8 @@
-"""The TCP way to a host, tried so that a host that comes back is met within about a second.
+"""The TCP way to a host, tried so that a host that comes back is met within about half a second.
 
 Owns the pace of attempts, and whether the host was there at the last one. The kernel alone waits
 twice as long after each packet that was lost, up to a minute behind a cable that was cut. One door
-serves all connections to its host, so that a dead host gets one packet a second. Knows no SSH.
+serves all connections to its host, so that a dead host gets two packets a second. Knows no SSH.
 """
 
 import asyncio
@@ -10,10 +10,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
-KNOCK_EVERY_S = 1.0
-HURRY_S = 0.5
-"""The same while a connection is not given up yet."""
-_MOST_AT_ONCE = 5
+KNOCK_EVERY_S = 0.5
+_MOST_AT_ONCE = 10
 """An answer may take so many intervals."""
 _KEPT_S = 5.0
 
@@ -41,7 +39,7 @@ class Door:
             self._absent = None
             return met
         self._absent = address
-        opened = await _persist(address, KNOCK_EVERY_S, refusals_end=True)
+        opened = await _persist(address, refusals_end=True)
         self._absent = None
         return opened
 
@@ -50,13 +48,13 @@ class Door:
         if self._absent is None:
             await asyncio.Event().wait()
         else:
-            await self.answers(*self._absent, every_s=KNOCK_EVERY_S)
+            await self.answers(*self._absent)
 
-    async def answers(self, hostname: str, port: int, *, every_s: float = HURRY_S) -> None:
+    async def answers(self, hostname: str, port: int) -> None:
         """Until the host can be connected to; what is connected serves the next `open`."""
         if self._knocking is None or self._knocking.done():
             self._knocking = asyncio.create_task(
-                self._knock((hostname, port), every_s), name=f"knock {hostname}"
+                self._knock((hostname, port)), name=f"knock {hostname}"
             )
         knocking = self._knocking
         self._num_waiting += 1
@@ -72,8 +70,8 @@ class Door:
         """Let go of what was opened for nobody."""
         self._drop_met()
 
-    async def _knock(self, address: Address, every_s: float) -> None:
-        met = await _persist(address, every_s, refusals_end=False)
+    async def _knock(self, address: Address) -> None:
+        met = await _persist(address, refusals_end=False)
         self._drop_met()
         self._met = (address, met, asyncio.get_running_loop().time())
 
@@ -115,7 +113,7 @@ class Wire:
         return cls(retransmits=raw[_RETRANSMITS], silent_s=silent_ms / 1000)
 
 
-async def _persist(address: Address, every_s: float, *, refusals_end: bool) -> socket.socket:
+async def _persist(address: Address, *, refusals_end: bool) -> socket.socket:
     """Connect; there is always a new attempt beside those that have no answer yet."""
     loop, number = asyncio.get_running_loop(), 0
     dials: list[asyncio.Task[socket.socket]] = []
@@ -124,13 +122,13 @@ async def _persist(address: Address, every_s: float, *, refusals_end: bool) -> s
             begun, number = loop.time(), number + 1
             dials.append(asyncio.create_task(_dial(address, number), name=f"dial {address[0]}"))
             done, _ = await asyncio.wait(
-                dials, timeout=every_s, return_when=asyncio.FIRST_COMPLETED
+                dials, timeout=KNOCK_EVERY_S, return_when=asyncio.FIRST_COMPLETED
             )
             for dial in done:
                 if refusals_end or dial.exception() is None:
                     dials.remove(dial)
                     return dial.result()
-            await asyncio.sleep(begun + every_s - loop.time())
+            await asyncio.sleep(begun + KNOCK_EVERY_S - loop.time())
             over = [dial for dial in dials if dial.done()] or dials[: 1 - _MOST_AT_ONCE]
             await _let_go(over)
             dials = [dial for dial in dials if dial not in over]
