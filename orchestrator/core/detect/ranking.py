@@ -18,6 +18,7 @@ _TIERS = {
 }
 _LOST_PEER = frozenset({"nccl_error", "rendezvous_or_port"})
 """What a rank says whose peer died, also while it still looked for it."""
+_ABORT_TIER = 3
 _ABORTS = frozenset({-6, 134})
 
 
@@ -43,6 +44,8 @@ class Ranking:
         if table is not None and len(strong) > 1:
             named = [s for s in strong if s.finding.rank == table.finding.rank and s is not table]
             strong = named or strong
+        if _stopped_by_hand(first) and best == _ABORT_TIER:
+            return first
         if (
             first.finding.signature == "interrupted"
             and strong[0].finding.signature == "python_error"
@@ -80,16 +83,22 @@ def _tier(item: Sighting) -> int:
     signature = item.finding.signature
     if item.exit_code is not None and _only_code(item):
         by_code = {
-            "segfault": 3 if item.exit_code in _ABORTS else 1,
+            "segfault": _ABORT_TIER if item.exit_code in _ABORTS else 1,
             "host_oom": 1,
             "interrupted": 1,
         }
         return by_code.get(signature, _TIERS.get(signature, 0))
     if _by_abort(item.finding):
-        return 3
+        return _ABORT_TIER
     if item.block and signature == "python_error" and item.finding.exception is None:
         return 3
     return _TIERS.get(signature, 0) + (1 if item.level and item.block else 0)
+
+
+def _stopped_by_hand(item: Sighting) -> bool:
+    """Whether somebody pressed Ctrl-C; a SIGTERM may be the launcher's, for another rank's sake."""
+    exception = item.finding.exception
+    return exception is not None and exception.type == "KeyboardInterrupt"
 
 
 def _by_abort(finding: Finding) -> bool:
