@@ -138,14 +138,25 @@ def _pretrain(arguments: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the .pt to write")
     from trainer.pretrain import Recipe, pretrain
+    from trainer.textfiles import CorpusError
 
     for key in dataclasses.fields(Recipe):
         if key.name != "out":
             kind = str if key.name == "source" else (float if key.name == "lr" else int)
             parser.add_argument(
-                f"--{key.name.replace('_', '-')}", type=kind, default=key.default, metavar="N"
+                f"--{key.name.replace('_', '-')}",
+                type=kind,
+                default=key.default,
+                metavar="PATH" if kind is str else "N",
+                help=f"{key.metadata['help']} (%(default)s)",
             )
-    pretrain(Recipe(**vars(parser.parse_args(arguments))))
+    recipe = Recipe(**vars(parser.parse_args(arguments)))
+    try:
+        recipe.check()
+        pretrain(recipe)
+    except (ConfigError, CorpusError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -159,12 +170,13 @@ def _export(arguments: list[str]) -> int:
         help="a checkpoint, or a folder of them: its best one",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be written")
+    parser.add_argument("--force", action="store_true", help="replace an export in that folder")
     chosen = parser.parse_args(arguments)
     from trainer.export import export
     from trainer.targets import TargetError
 
     try:
-        done = export(chosen.checkpoint, chosen.out)
+        done = export(chosen.checkpoint, chosen.out, force=chosen.force)
     except (ConfigError, TargetError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

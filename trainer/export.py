@@ -6,6 +6,7 @@ target's.
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,17 @@ class Exported:
     weights: int
 
 
-def export(source: Path, out: Path) -> Exported:
+def export(source: Path, out: Path, *, force: bool = False) -> Exported:
     """Write the drafter of the checkpoint `source`, or of the best one in that folder.
 
-    Raises ConfigError and TargetError as `restore`.
+    Raises ConfigError and TargetError as `restore`; ConfigError where an export lies in `out`
+    already and `force` does not say that it may go.
     """
+    there = [name for name in ("config.json", "model.safetensors") if (out / name).exists()]
+    if there and not force:
+        raise ConfigError(
+            f"--out: {out} has a {there[0]} already; give another folder, or --force to replace it"
+        )
     found = restore(source, ends_only=True)
     write(found.pair, found.config, out)
     check(found.pair, out)
@@ -58,6 +65,8 @@ def write(pair: Pair, config: Config, out: Path) -> None:
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
     text = json.dumps(their_config(pair, config), indent=2)
     (out / "config.json").write_text(text + "\n")
+    # The library makes its file for its owner alone; a server may be another user.
+    shutil.copymode(out / "config.json", out / "model.safetensors")
 
 
 def their_weights(drafter: Drafter) -> dict[str, Tensor]:

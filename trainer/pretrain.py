@@ -7,14 +7,15 @@ recipe only; the drafter is trained in train.py.
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer.config import OptimConfig
+from trainer.config import ConfigError, OptimConfig
 from trainer.decoder import Decoder
 from trainer.layers import Shape
 from trainer.muon import Muon
@@ -26,26 +27,45 @@ SCHEDULE = 10_000
 """Steps that the schedule is divided into, however many are taken."""
 
 
+def _told(default: Any, says: str) -> Any:
+    """A field with what the command line's help says of it."""
+    return field(default=default, metadata={"help": says})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """Sizes and length of a pretraining."""
 
     out: Path
-    source: str = "stdlib"
-    steps: int = 3000
-    seconds: int = 0
-    """Train for so long instead of `steps`; the schedule follows the clock."""
-    hidden: int = 96
-    layers: int = 5
-    heads: int = 4
-    kv_heads: int = 2
-    ffn: int = 192
-    length: int = 192
-    batch: int = 16
-    lr: float = 8e-3
-    seed: int = 1
-    threads: int = 1
-    """Each takes its share of a batch, on a core of its own."""
+    source: str = _told("stdlib", "a file or folder of text; stdlib: Python's own sources")
+    steps: int = _told(3000, "optimizer steps")
+    seconds: int = _told(0, "train for so many seconds instead of --steps; 0: by steps")
+    hidden: int = _told(96, "width of the model; a multiple of 2 x --heads")
+    layers: int = _told(5, "blocks of the model")
+    heads: int = _told(4, "query heads of each block")
+    kv_heads: int = _told(2, "key and value heads, by which --heads can be divided")
+    ffn: int = _told(192, "inner width of the feed-forward")
+    length: int = _told(192, "bytes of a text window")
+    batch: int = _told(16, "windows of a step")
+    lr: float = _told(8e-3, "peak learning rate")
+    seed: int = _told(1, "of the weights and of the windows' places")
+    threads: int = _told(1, "threads that share a batch, each on a core of its own")
+
+    def check(self) -> None:
+        """ConfigError that names the first option with a value that cannot be."""
+        for name in ("steps", "hidden", "layers", "heads", "kv_heads", "ffn", "length", "batch"):
+            _require(getattr(self, name) >= 1, name, "must be 1 or more")
+        _require(self.seconds >= 0, "seconds", "must be 0 or more")
+        _require(0 <= self.seed < 2**32, "seed", "must be from 0 to 4294967295")
+        _require(math.isfinite(self.lr) and self.lr > 0, "lr", "must be above 0")
+        _require(1 <= self.threads <= self.batch, "threads", "must be from 1 to --batch")
+        _require(self.hidden % (2 * self.heads) == 0, "hidden", "must be a multiple of 2 x --heads")
+        _require(self.heads % self.kv_heads == 0, "kv_heads", "must divide --heads")
+
+
+def _require(good: bool, name: str, wanted: str) -> None:
+    if not good:
+        raise ConfigError(f"--{name.replace('_', '-')}: {wanted}")
 
 
 def pretrain(recipe: Recipe) -> float:
@@ -59,6 +79,8 @@ def pretrain(recipe: Recipe) -> float:
     config = OptimConfig(lr=recipe.lr, weight_decay=0.1)
     optimizer = Muon(decoder.parameters(), config, plain=[decoder.embed.weight])
     train, held = _stream(recipe.source, held_out=False), _stream(recipe.source, held_out=True)
+    shortest = min(len(train), len(held))
+    _require(recipe.length < shortest - 1, "length", f"must be under {shortest - 1}, of this text")
     count = sum(p.numel() for p in decoder.parameters())
     print(f"target of {count:,} weights; {len(train):,} bytes of text", flush=True)
     crowd, began = _Crowd(decoder, recipe), time.monotonic()
@@ -146,7 +168,7 @@ def _stream(source: str, *, held_out: bool) -> Tensor:
         joined += text.encode() + b"\0"
         ends.append(len(joined) - 1)
     stream = torch.frombuffer(joined, dtype=torch.uint8).to(torch.int16)
-    stream[torch.tensor(ends)] = END
+    stream[torch.tensor(ends, dtype=torch.long)] = END
     return stream
 
 

@@ -70,3 +70,19 @@ def test_an_export_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no valid checkpoint"):
         export(tmp_path, tmp_path / "out")
     assert main(["export", "--checkpoint", str(tmp_path), "--out", str(tmp_path / "o")]) == 2
+
+
+def test_an_export_is_replaced_only_when_told(
+    checkpoints: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder with an export is refused with the word that replaces it; both files can be read."""
+    out = tmp_path / "drafter"
+    words = ["export", "--checkpoint", str(checkpoints), "--out", str(out)]
+    out.mkdir()
+    (out / "config.json").write_text("mine")
+    assert main(words) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (out / "config.json").read_text() == "mine"
+    assert main([*words, "--force"]) == 0
+    modes = {(out / name).stat().st_mode for name in ("config.json", "model.safetensors")}
+    assert len(modes) == 1

@@ -22,6 +22,13 @@ from torch import Tensor
 from trainer.race import flag
 
 DEADLINE_S = 30
+FORMS = ("make-fx", "compile", "stuck")
+_FORMS_HELP = (
+    "make-fx: the trace is make_fx's, the other thread's call fails (torch up to 2.13); "
+    "compile: the trace is torch.compile's own (2.11 and 2.12); "
+    "stuck: the other thread saves the tracing flag and sets it back after the trace has ended, "
+    "so that it stays set and every later compiled call fails (up to 2.13)"
+)
 
 
 class Parked:
@@ -99,9 +106,19 @@ def reproduce(form: str) -> list[str]:
 
 def main() -> int:
     """Parse the command line and reproduce one form."""
-    parser = argparse.ArgumentParser(description="Reproduce the FX-tracing race on a CPU.")
-    parser.add_argument("form", choices=("make-fx", "compile", "stuck"))
-    parser.add_argument("--remedy", choices=("none", "thread-local-flag"), default="none")
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.race.reproduce",
+        description="Reproduce the FX-tracing race on a CPU: one thread is held inside a trace "
+        "while another calls a function that was compiled long ago.",
+        epilog="exit code 3: the error, or a flag left set, was seen; 0: neither",
+    )
+    parser.add_argument("form", choices=FORMS, metavar="FORM", help=_FORMS_HELP)
+    parser.add_argument(
+        "--remedy",
+        choices=("none", "thread-local-flag"),
+        default="none",
+        help="thread-local-flag: make torch's tracing flag one of each thread first (none)",
+    )
     chosen = parser.parse_args()
     if chosen.remedy != "none":
         print(f"patched: {flag.install()}")
