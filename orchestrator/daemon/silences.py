@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.api import messages
-from orchestrator.core.decide.alerts import LABELS
 from orchestrator.core.decide.decision import Silence
 from orchestrator.core.errors import UsageError
+from orchestrator.core.inventory.matches import Known
 from orchestrator.daemon import queries
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
@@ -46,7 +46,7 @@ async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
     match, for_s = body.get("match"), body.get("for_s")
     if not isinstance(match, dict) or not all(isinstance(one, str) for one in match.values()):
         raise UsageError("`match` is an object: label -> value.")
-    _known_labels(parts, match)
+    await _known_words(parts, match)
     if for_s is None:
         raise UsageError(
             "A silence needs its end: one that is forgotten hides the alert that matters.",
@@ -63,17 +63,30 @@ async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
     return dict(_view(silence, now))
 
 
-def _known_labels(parts: Parts, match: Mapping[str, str]) -> None:
-    """UsageError for a label that no alert has: such a silence would keep nothing back."""
-    own = {name for target in parts.inventory.targets.values() for name in target.labels}
-    known = sorted({*LABELS, *own})
-    for name in match:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            raise UsageError(
-                f"{name}={match[name]}: no alert has a label {name}.",
-                remedy=f"Did you mean {near[0]}? " * bool(near) + f"There are: {', '.join(known)}.",
-            )
+async def _known_words(parts: Parts, match: Mapping[str, str]) -> None:
+    """UsageError for a word that no alert has: such a silence would keep nothing back."""
+    inventory = parts.inventory
+    own: dict[str, set[str]] = {}
+    for target in inventory.targets.values():
+        for label, value in target.labels.items():
+            own.setdefault(label, set()).add(value)
+    adopted = {run.job for run in await parts.store.runs.list()}
+    known = Known(
+        jobs=sorted({*inventory.jobs, *adopted}),
+        targets=list(inventory.targets),
+        hosts=[target.host.name for target in inventory.targets.values()],
+        rules=[str(rule.get("class") or rule.get("name")) for rule in inventory.rules],
+        own=own,
+    )
+    for unknown in known.unknown(match):
+        choices = sorted(unknown.choices)
+        near = "".join(
+            f"Did you mean {one}? " for one in get_close_matches(unknown.word, choices, n=1)
+        )
+        raise UsageError(
+            f"{unknown.label}={match[unknown.label]}: {unknown.text}.",
+            remedy=f"{near}There are: {', '.join(choices) or 'none'}.",
+        )
 
 
 async def expire(parts: Parts, words: str) -> Message:
@@ -86,7 +99,8 @@ async def expire(parts: Parts, words: str) -> Message:
         several = f"is the beginning of {len(meant)} silences" if meant else "is no silence's id"
         raise UsageError(f"{words} {several}.", remedy="`orch silence ls` lists them.")
     await parts.store.silences.expire(meant[0].id)
-    return {**_view(meant[0], parts.clock.now()), "expired": True}
+    over = next(one for one in await parts.store.silences.list() if one.id == meant[0].id)
+    return dict(_view(over, parts.clock.now()))
 
 
 def _view(silence: Silence, now: float) -> messages.SilenceView:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.inventory.matches import SIMULATION
 from orchestrator.core.model import Inventory, Job
 
-JOB = "simulation"
+JOB = SIMULATION
 SESSION = "orch-simulation"
 TITLE = "SIMULATION, nothing is wrong: "
 _PLAY = ("sh", "-c", "printf '%s' \"$1\"; sleep 1; exit 1", JOB)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, insert, or_, select, update
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Note, Silence
@@ -186,10 +186,12 @@ class Silences:
         return tuple(silence_of(row) for row in rows)
 
     async def expire(self, silence: str) -> bool:
-        """Take a silence away; False where there was none of this id."""
-        table = tables.silences
-        gone = delete(table).where(table.c.id == silence).returning(table.c.id)
-        return await self._worker.call(lambda c: c.execute(gone).first()) is not None
+        """End a silence now; False where none of this id lasts. It is kept among those over."""
+        table, now = tables.silences, self._clock.now()
+        lasts = or_(table.c.until.is_(None), table.c.until > now)
+        change = update(table).where(table.c.id == silence, lasts).values(until=now)
+        over = change.returning(table.c.id)
+        return await self._worker.call(lambda c: c.execute(over).first()) is not None
 
 
 class Values:

@@ -19,9 +19,12 @@ def test_silenced_alert_is_kept_back_and_the_next_is_heard(
     assert "every alert" in refused.stderr
     unknown = orch("silence", "add", "jobb=dflash", check=2)
     assert "no alert has a label jobb. Did you mean job?" in unknown.stderr
+    for slip, meant in (("job=dflsh", "dflash"), ("alertname=cuda_omm", "cuda_oom")):
+        said = orch("silence", "add", slip, "--for", "1h", check=2).stderr
+        assert f"Did you mean {meant}?" in said
     made = orch.json("silence", "add", "job=dflash", "--for", "2h", "-m", "I know")
     assert (made["match"], made["expired"]) == ({"job": "dflash"}, False)
-    orch.json("silence", "add", "job=other", "--for", "30d")
+    orch.json("silence", "add", "alertname=hang", "--for", "30d")
     listed = orch("silence", "ls").stdout
     assert "2h 00m more" in listed
     assert "job=dflash" in listed
@@ -30,11 +33,16 @@ def test_silenced_alert_is_kept_back_and_the_next_is_heard(
     orch("run", check=100)
     orch.until(lambda: orch.json("incidents")["incidents"])
     assert orch.json("silence", "expire", made["id"][:6])["expired"] is True
-    assert [one["match"] for one in orch.json("silence", "ls")["silences"]] == [{"job": "other"}]
+    assert [one["match"] for one in orch.json("silence", "ls")["silences"]] == [
+        {"alertname": "hang"}
+    ]
+    shown = {one["id"]: one["expired"] for one in orch.json("silence", "ls", "-a")["silences"]}
+    assert shown[made["id"]] is True
     orch("run", "--no-deploy", check=100)
     heard = receiver.wait_for(where=firing)
     assert [one.json["alerts"][0]["labels"]["run"] for one in heard] == ["dflash-2"]
-    assert "no silence's id" in orch("silence", "expire", made["id"], check=2).stderr
+    assert orch.json("silence", "expire", made["id"])["expired"] is True
+    assert "no silence's id" in orch("silence", "expire", "nosuch", check=2).stderr
 
 
 def test_silence_without_an_end_is_refused(make_orch: MakeOrch, short_folder: Path) -> None:

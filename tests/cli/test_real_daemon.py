@@ -203,9 +203,11 @@ def test_a_letter_that_the_terminal_has_not_is_a_question_mark(
     no_daemon_left: Path, orch: Orch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither a terminal without UTF-8 nor half a letter that was kept ends a list."""
-    assert orch("silence", "add", "job=caf\udce9", "-m", "caf\u00e9").code == 0
+    assert orch("silence", "add", "attempt=1", "--for", "1h", "-m", "caf\udce9 caf\u00e9").code == 0
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     code, out, err = finished("silence", "ls")
     assert (code, err) == (0, "")
-    assert "job=caf?" in out
-    assert out.rstrip().endswith("caf?")
+    assert out.rstrip().endswith("caf? caf?")
+    code, out, err = finished("silence", "add", "job=caf\udce9", "--for", "1h")
+    assert (code, out) == (2, "")
+    assert "no job is named caf?" in err

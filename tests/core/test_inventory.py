@@ -10,9 +10,10 @@ from orchestrator.core.decide import restart
 from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import InventoryError
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.inventory.failures import GROUPS, SIGNATURES
+from orchestrator.core.inventory.failures import BY_THEMSELVES, GROUPS, SIGNATURES
 from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
 from orchestrator.core.model import Inventory
+from orchestrator.core.watch.advice import WATCHED
 
 CASES = sorted((Path(__file__).parent / "inventories").glob("*.yaml"))
 ROOT = Path(__file__).parents[2]
@@ -230,6 +231,8 @@ def test_names_of_failures_are_those_that_detection_and_restarts_know() -> None:
     """A new signature or group must be added to the words that an inventory may use."""
     assert {item.id for item in load()} == SIGNATURES
     assert {*restart.GROUPS, restart.CUDA_ECC} == GROUPS
+    unnamed = {"launch_failed", "lost", "killed", "failed_exit"}
+    assert {item.id for item in WATCHED} - SIGNATURES == BY_THEMSELVES - unnamed
 
 
 def test_own_rules_may_be_named() -> None:

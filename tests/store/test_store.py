@@ -262,10 +262,12 @@ async def test_small_tables(store: Store) -> None:
     assert await store.releases.find("dflash", "ct200", "d1") == release
     assert await store.releases.find("dflash", "ct200", None) is None
 
-    silence = await store.silences.add({"job": "dflash"}, until=99.0, why="tonight")
+    silence = await store.silences.add({"job": "dflash"}, until=None, why="tonight")
     assert await store.silences.list() == (silence,)
     assert await store.silences.expire(silence.id)
     assert not await store.silences.expire(silence.id)
+    (over,) = await store.silences.list()
+    assert over.until is not None, "it is kept among those that are over"
 
     await store.values.set("k", {"a": 1})
     await store.values.set("k", [2])

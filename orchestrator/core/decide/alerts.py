@@ -83,10 +83,6 @@ def _alert(
     )
 
 
-LABELS = ("alertname", "severity", "host", "target", "job", "run", "attempt", "rank")
-"""What every alert has; labels of its target come on top."""
-
-
 def _labels(incident: Incident, job: Job, target: Target) -> dict[str, str]:
     rank = incident.finding.get("rank")
     return {

@@ -13,6 +13,14 @@ SIGNATURES = frozenset(
         *("elastic_child_failed", "silent_eager"),
     }
 )
+BY_THEMSELVES = frozenset(
+    {
+        *("hang", "blind", "expectation_failed", "throughput_drop", "straggler"),
+        *("launch_failed", "lost", "killed", "failed_exit"),
+    }
+)
+"""Names of alerts that no line of a log stands behind."""
+
 GROUPS = frozenset({"infra", "cuda_ecc", "interruption"})
 """Several signatures by one word, for `restart: {on: ...}`."""
 

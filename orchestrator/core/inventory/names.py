@@ -9,7 +9,8 @@ from typing import Any
 
 from orchestrator.core.inventory.document import Location
 from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES
-from orchestrator.core.inventory.problems import nearest
+from orchestrator.core.inventory.matches import Known
+from orchestrator.core.inventory.nearest import nearest
 
 Found = Iterator[tuple[Location, str]]
 
@@ -28,6 +29,7 @@ def name_problems(
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
     found += _alerts(_mapping(tree, "alerts"))
+    found += _matches(_mapping(tree, "alerts"), _known(tree))
     return found
 
 
@@ -161,3 +163,35 @@ def _alerts(alerts: dict[str, Any]) -> Found:
             if not isinstance(sink, dict | list) and str(sink) not in sinks:
                 place = ("alerts", "routes", index, "to", number)
                 yield place, f"no sink is named {sink}" + nearest(str(sink), sinks)
+
+
+def _known(tree: dict[str, Any]) -> Known:
+    own: dict[str, set[str]] = {}
+    for target in _mapping(tree, "targets").values():
+        for label, value in _mapping(target if isinstance(target, dict) else {}, "labels").items():
+            own.setdefault(str(label), set()).add(str(value))
+    return Known(
+        jobs=[str(name) for name in _mapping(tree, "jobs")],
+        targets=[str(name) for name in _mapping(tree, "targets")],
+        hosts=[str(name) for name in _mapping(tree, "hosts")],
+        rules=_own_rules(tree),
+        own=own,
+    )
+
+
+def _matches(alerts: dict[str, Any], known: Known) -> Found:
+    """A typing slip in a match: no alert would ever be taken by it, and nobody would hear of it."""
+    routes, silences = alerts.get("routes"), alerts.get("silences")
+    said: list[tuple[Location, object]] = [
+        (("alerts", "routes", index, "match"), route.get("match"))
+        for index, route in enumerate(routes if isinstance(routes, list) else [])
+        if isinstance(route, dict)
+    ]
+    said += [
+        (("alerts", "silences", index), silence)
+        for index, silence in enumerate(silences if isinstance(silences, list) else [])
+    ]
+    for place, match in said:
+        for unknown in known.unknown(match) if isinstance(match, dict) else ():
+            where = (*place, unknown.label)
+            yield where, unknown.text + nearest(unknown.word, unknown.choices)

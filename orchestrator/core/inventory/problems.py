@@ -1,15 +1,14 @@
 """A value that the shape refused -> one sentence with the nearest valid key or value."""
 
-import difflib
 import types
 import typing
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orchestrator.core.inventory.document import Location
+from orchestrator.core.inventory.nearest import nearest
 from orchestrator.core.inventory.shape import InventoryShape, shown
 
 _KINDS = {
@@ -29,17 +28,6 @@ def key_path(location: Location) -> str:
     for part in location:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.removeprefix(".") or "inventory"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` where something is near, else what there is to choose from."""
-    choices = sorted(known)
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]}?"
-    if not choices:
-        return "; none is declared"
-    return f"; choose from {', '.join(choices)}" if len(choices) > 1 else f"; use {choices[0]}"
 
 
 def shape_problems(tree: object) -> list[tuple[Location, str]]:
