@@ -62,11 +62,8 @@ class Ways:
             )
             plan = await plans.plan(self._link, self._job, bundle, self._base)
             self._base = bundle
-            if not plan.large:
-                await release.deploy(self._link, self._job, bundle, plan, lambda _: None)
-                return
-            async with ahead.bulk(self._link) as caller:
-                await release.deploy(caller, self._job, bundle, plan, lambda _: None)
+            caller: plans.Caller = await ahead.bulk(self._link) if plan.large else self._link
+            await release.deploy(caller, self._job, bundle, plan, lambda _: None)
 
     async def command(self) -> None:
         """The whole of `orch deploy`."""

@@ -20,6 +20,8 @@ def deploy(options: argparse.Namespace) -> int:
     warn_if_outdated(client.daemon)
     for message in messages:
         news.show(message)
+        if message["kind"] == "done":
+            break  # nobody waits until the connections are closed
     if options.json:
         output.print_json({"plans": news.plans, "deployed": news.deployed})
     return 0

@@ -18,7 +18,7 @@ from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release as releases
 from orchestrator.deploy.ahead import Ahead
 from orchestrator.deploy.bundle import Bundle, collect
-from orchestrator.deploy.plan import DeployPlan
+from orchestrator.deploy.plan import Caller, DeployPlan
 from orchestrator.deploy.provenance import Provenance, describe
 from orchestrator.deploy.release import DeployProgress
 from orchestrator.store.history import ReleaseEntry
@@ -167,11 +167,8 @@ async def _deploy_one(
 
     digest = parts.inventory.digest
     args = (job, planned.bundle, planned.plan, tell)
-    if planned.plan.large:
-        async with ahead.bulk(link) as caller:
-            release = await releases.deploy(caller, *args, inventory=digest)
-    else:
-        release = await releases.deploy(link, *args, inventory=digest)
+    caller: Caller = await ahead.bulk(link) if planned.plan.large else link
+    release = await releases.deploy(caller, *args, inventory=digest)
     parts.packages.deployed[target.name, job.workdir] = planned.bundle
     parts.looks.look(link, job, release, await _remember(parts, planned, release))
     await news.put(
@@ -229,16 +226,16 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
     inventory = parts.file.checked()
     _require_jobs(inventory)
     wanted = [find_job(inventory, name) for name in jobs] if jobs else list(_all(inventory))
-    for job in wanted:
-        with only_one(parts, job.name):
-            async with Ahead() as ahead:
+    async with Ahead() as ahead:
+        for job in wanted:
+            with only_one(parts, job.name):
                 planned = await plan_job(parts, job, None if dry_run else ahead)
                 for one in planned:
                     yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
                 if not dry_run:
                     async for message in deploy_job(parts, planned, ahead):
                         yield message
-    yield {"kind": "done"}
+        yield {"kind": "done"}
 
 
 async def rollback(parts: Parts, name: str | None, digest: str | None) -> Message:

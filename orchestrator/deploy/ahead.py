@@ -4,8 +4,7 @@ Owns how long they live: whatever was begun here ends here, used or not.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from orchestrator.deploy.plan import Caller
@@ -40,18 +39,13 @@ class Ahead:
             opened = self._opening[link] = asyncio.get_running_loop().create_future()
             self._holding.append(asyncio.create_task(_hold(link, opened), name="deploy ahead"))
 
-    @asynccontextmanager
-    async def bulk(self, link: Link) -> AsyncIterator[Caller]:
+    async def bulk(self, link: Link) -> Caller:
         """The connection that was opened ahead, or one that is opened now.
 
         TargetError where it cannot be had.
         """
-        opened = self._opening.get(link)
-        if opened is not None:
-            yield await opened
-            return
-        async with link.bulk() as caller:
-            yield caller
+        self.open(link)
+        return await self._opening[link]
 
 
 async def _hold(link: Link, opened: asyncio.Future[Caller]) -> None:

@@ -134,7 +134,6 @@ def commit(args: Args, progress: Progress) -> Args:
     """
     workdir = Workdir(args["workdir"])
     listing = _understood(workdir, args)
-    manifest = listing.manifest
     digest, deploy = args["digest"], args["deploy"]
     incoming = claim(workdir, digest, deploy)
     arriving = intake.of(incoming, deploy)
@@ -142,48 +141,63 @@ def commit(args: Args, progress: Progress) -> Args:
         arriving.take(0, args["data"])
     before = workdir.current()
     with workdir.exclusively():
-        final = workdir.release(digest)
-        standing = os.path.isdir(final)
-        tree = final if standing else os.path.join(incoming, "tree")
-        if not standing:
-            shutil.rmtree(tree, ignore_errors=True)  # of a commit that was killed
-        twin = _twin(workdir, digest)
-        if twin is not None:
-            os.rename(twin, tree)
-        stock = _stock(workdir, digest, changed_since_offer, tree if twin is not None else None)
-        came = os.path.join(incoming, "blobs")
-        builder = Builder(tree, came, arriving.verified(), stock, is_twin=twin is not None)
+        builder = _begun(workdir, digest, incoming, arriving)
         progress({"stage": "verify"})
-        builder.build(listing)
-        package = os.path.join(tree, manifest.name)
-        os.makedirs(package, exist_ok=True)
-        _link_shared(workdir, package, manifest)
-        provenance = args.get("provenance") or {}
-        if manifest.setup is None:
-            # Whole already: the mark is there before the release has its name.
-            builder.sync(*_keep_record(tree, digest, listing, provenance))
-        else:
-            builder.sync()
-        if not standing:
-            os.rename(tree, final)
-        listings.settle(final, listing, builder.index)
-        package = os.path.join(final, manifest.name)
-        setup_ran = False
-        if manifest.setup is not None:
-            sync_folder(workdir.releases)
-            setup_ran = _set_up(workdir, package, listing, setup.Surroundings.of(args), progress)
-            builder.sync(*_keep_record(final, digest, listing, provenance))
+        setup_ran = _completed(workdir, listing, builder, args, progress)
         workdir.switch(digest)
     intake.forget(incoming, deploy)
     give_up(workdir, digest, deploy)
     spare.prepare(workdir, digest)
     return {
-        "path": package,
+        "path": os.path.join(workdir.release(digest), listing.manifest.name),
         "switched": before != digest,
         "verified": len(listing.entries),
         "linked": builder.linked,
         "setup_ran": setup_ran,
     }
+
+
+def _begun(workdir: Workdir, digest: str, incoming: str, arriving: intake.Intake) -> Builder:
+    """What builds a release: where it stands already, in a twin of the current one, or anew."""
+    final = workdir.release(digest)
+    standing = os.path.isdir(final)
+    tree = final if standing else os.path.join(incoming, "tree")
+    if not standing:
+        shutil.rmtree(tree, ignore_errors=True)  # of a commit that was killed
+    twin = _twin(workdir, digest)
+    if twin is not None:
+        os.rename(twin, tree)
+    stock = _stock(workdir, digest, changed_since_offer, tree if twin is not None else None)
+    came = os.path.join(incoming, "blobs")
+    return Builder(tree, came, arriving.verified(), stock, is_twin=twin is not None)
+
+
+def _completed(
+    workdir: Workdir, listing: Listing, builder: Builder, args: Args, progress: Progress
+) -> bool:
+    """Build a release, give it its name, its environment and its mark; whether setup ran."""
+    manifest, digest = listing.manifest, args["digest"]
+    tree, final = builder.root, workdir.release(digest)
+    builder.build(listing)
+    package = os.path.join(tree, manifest.name)
+    os.makedirs(package, exist_ok=True)
+    _link_shared(workdir, package, manifest)
+    provenance = args.get("provenance") or {}
+    if manifest.setup is None:
+        # Whole already: the mark is there before the release has its name.
+        builder.sync(*_keep_record(tree, digest, listing, provenance))
+    else:
+        builder.sync()
+    if tree != final:
+        os.rename(tree, final)
+    listings.settle(final, listing, builder.index)
+    if manifest.setup is None:
+        return False
+    sync_folder(workdir.releases)
+    package = os.path.join(final, manifest.name)
+    ran = _set_up(workdir, package, listing, setup.Surroundings.of(args), progress)
+    builder.sync(*_keep_record(final, digest, listing, provenance))
+    return ran
 
 
 def _set_up(

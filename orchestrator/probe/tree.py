@@ -41,6 +41,7 @@ class Builder:
         *,
         is_twin: bool = False,
     ) -> None:
+        self.root = root
         self._root = os.fsencode(root)
         self._is_twin = is_twin
         self._came = os.fsencode(came)

@@ -39,8 +39,8 @@ async def test_what_was_opened_ahead_is_used_and_no_second_connection_is_made() 
     async with Ahead() as ahead:
         ahead.open(link)
         ahead.open(link)
-        async with ahead.bulk(link):
-            assert (link.opened, link.living) == (1, 1)
+        await ahead.bulk(link)
+        assert (link.opened, link.living) == (1, 1)
     assert (link.opened, link.living) == (1, 0)
 
 
@@ -48,9 +48,9 @@ async def test_a_connection_that_nobody_began_is_opened_when_it_is_needed() -> N
     """A deploy whose size was not foreseen still has a connection of its own."""
     link = CountingLink()
     async with Ahead() as ahead:
-        async with ahead.bulk(link):
-            assert link.living == 1
-        assert link.living == 0
+        await ahead.bulk(link)
+        assert link.living == 1
+    assert link.living == 0
 
 
 async def test_a_connection_that_was_not_needed_is_closed() -> None:
@@ -72,5 +72,4 @@ async def test_why_a_connection_could_not_be_opened_is_told_to_the_deploy_that_n
         ahead.open(link)
         await asyncio.sleep(0.01)
         with pytest.raises(Unreachable, match="nobody is there"):
-            async with ahead.bulk(link):
-                pass
+            await ahead.bulk(link)
