@@ -25,7 +25,7 @@ from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, RunState
 from orchestrator.core.watch.advice import WATCHED
 from orchestrator.core.watch.witnessed import with_kernel
-from orchestrator.launch.session import attempt_dir
+from orchestrator.launch.session import attempt_dir, end_message
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
@@ -133,7 +133,7 @@ class Supervisor:
                         self.detached = event.detached
                         await self._inbox.put(event)
                     case EndTold():
-                        self._told = event.id
+                        self._told = end_message(run)
                     case _:
                         pass
         except CallFailed as error:

@@ -82,9 +82,7 @@ class SessionChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTold:
-    """The relay has alerted itself of the attempt's end, under this message id; comes first."""
-
-    id: str
+    """The relay has alerted itself of the attempt's end; comes before everything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

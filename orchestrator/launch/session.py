@@ -67,11 +67,17 @@ def launch_spec(
 
 def _own_alert(job: Job, run: Run, sinks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
+        "id": end_message(run),
         "within_s": ACKNOWLEDGED_WITHIN_S,
         "labels": end_labels(job, run),
         "secrets": list(job.secrets),
         "sinks": list(sinks),
     }
+
+
+def end_message(run: Run) -> str:
+    """Id of the message that the run's present attempt ended badly, whoever sends it."""
+    return f"{run.id}.{run.uid}.{run.attempt}-end"
 
 
 def end_labels(job: Job, run: Run) -> dict[str, str]:

@@ -99,7 +99,7 @@ class Follower:
             case "session":
                 return [SessionChanged(detached=bool(frame["detached"]), at=at)]
             case "told":
-                return [EndTold(id=str(frame["id"]))]
+                return [EndTold()]
             case "exit":
                 record = exit_record(frame["record"])
                 return [*self._lines.rest(at), Exited(record=record, at=record.ended_at)]

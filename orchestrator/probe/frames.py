@@ -16,8 +16,8 @@ Probe to daemon
              the file begins anew, `next` is 0. One at the very offset of a watch may be told again.
     exit     watch record                                   exit record, sent after the last byte
     gone     watch reason                                   relay ended without an exit record
-    told     watch id                                       before any byte: the relay has alerted
-             itself of this attempt's end, under that `webhook-id`
+    told     watch                                          before any byte: the relay has alerted
+             itself of this attempt's end, under the id of its `own_alert`
     session  watch detached                                 the tmux session vanished or is back
     gpus     t source samples error                         see GpuSample; source nvml|nvidia-smi
     kernel   t seq line container container_pid run run_dir   kernel log line of interest (host),
@@ -92,7 +92,7 @@ Ops of a call (args -> value)
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path
     asked {target, args, env, why, forced, whole}, kept in attempt.json, has no secret
-    own_alert {within_s, labels, secrets:[name], sinks:[{name, url, keys, format}]} or nothing
+    own_alert {id, within_s, labels, secrets:[name], sinks:[{name, url, keys, format}]} or nothing
     argv is a list; env is the job's own (secrets included, they travel in no other way);
     path_first are folders put before the standard PATH, python_path before PYTHONPATH.
 """

@@ -70,7 +70,7 @@ class OwnAlert:
                 pass
 
     def _wait_and_tell(self, record: Record) -> None:
-        ident = f"{self._spec['run']}.{self._spec['uid']}.{self._spec['attempt']}-end"
+        ident = self._told["id"]
         waiting = {sink["name"]: sink for sink in self._told["sinks"]}
         said: Record = {"id": ident, "sinks": {}}
         alert = self._alert(record)

@@ -73,10 +73,9 @@ class Watch:
         self._record: Frame | None = None
         self._gone: str | None = None
         self._news: list[Frame] = []
-        told = read_record(os.path.join(attempt_dir, OWN_ALERT_FILE))
-        if told is not None:
-            # Before any byte: what these bytes are found to mean was told under this id.
-            self._news.append({"kind": "told", "id": told["id"]})
+        if read_record(os.path.join(attempt_dir, OWN_ALERT_FILE)) is not None:
+            # Before any byte: what these bytes are found to mean was told already.
+            self._news.append({"kind": "told"})
         self.over = False
         self.look()
 

@@ -61,6 +61,7 @@ def test_a_relay_is_handed_whom_it_may_alert_itself() -> None:
         dataclasses.replace(JOB, secrets=("C",)), RUN, RELEASE, {"C": "secret"}, sinks
     )["own_alert"]
     assert (own["within_s"], own["secrets"], own["sinks"]) == (60.0, ["C"], sinks)
+    assert own["id"] == "dflash-3.k7.2-end"
     assert own["labels"]["run"] == "dflash-3"
     assert own["labels"]["attempt"] == "2"
 
