@@ -14,6 +14,7 @@ from orchestrator.probe import trunk_wire as wire
 from orchestrator.transport.base import Channel
 from orchestrator.transport.local import LocalTransport
 from orchestrator.transport.trunk import NoTrunk, Trunk
+from orchestrator.transport.trunk_channel import TrunkChannel
 from tests.link.fakes import until
 
 DEADLINE_S = 30.0
@@ -216,6 +217,16 @@ async def test_a_host_without_python(near: Near) -> None:
     with pytest.raises(NoTrunk):
         await near.open(b"true")
     assert not near.trunk.usable
+
+
+def test_a_holder_that_ignores_the_window_is_cut_off() -> None:
+    """What nobody has read yet is bounded, whatever the far side sends."""
+    channel = TrunkChannel(1, b"yes", "here", lambda: None, lambda _: None)
+    half = b"x" * (wire.WINDOW_BYTES // 2)
+    channel.take(wire.OUT, 0, half)
+    channel.take(wire.OUT, len(half), half)
+    with pytest.raises(wire.BadTrunk, match="than there was room for"):
+        channel.take(wire.OUT, 2 * len(half), b"x")
 
 
 @pytest.mark.parametrize(
