@@ -120,6 +120,7 @@ class Supervisor:
                 clock=stages.clock,
                 log_offset=reader.log_offset,
                 metrics_offset=reader.metrics_offset,
+                linked=self.job.adopts is not None and self.job.adopts.what.isdigit(),
             )
             async for event in reader.events(follower):
                 match event:

@@ -31,8 +31,9 @@ cat "$dir/attempt.json"
 
 LOOK = """
 dir=$1 log=$2 metrics=$3 moff=$4 most=$5
-size() { wc -c <"$1" 2>/dev/null || echo 0; }
-record=$(cat "$dir/exit.json" 2>/dev/null)
+own() { [ -f "$1" ] && [ ! -L "$1" ]; }
+size() { own "$1" && wc -c <"$1" 2>/dev/null || echo 0; }
+record=; if own "$dir/exit.json"; then record=$(cat "$dir/exit.json" 2>/dev/null); fi
 alive=1
 pid=$(sed -n 's/.*"pid":\\([0-9]*\\).*/\\1/p' "$dir/attempt.json" 2>/dev/null)
 if [ -n "$pid" ] && ! grep -q attempt.sh "/proc/$pid/cmdline" 2>/dev/null; then alive=0; fi
@@ -49,7 +50,8 @@ exit 0
 """
 """Arguments: attempt folder, log offset, metrics file and offset, most bytes of each.
 
-The record is read before the bytes: where it is there, the log is whole.
+The record is read before the bytes: where it is there, the log is whole. Of what a program put in
+the place of a file (a link, a FIFO) nothing is read.
 """
 
 END = """

@@ -38,10 +38,12 @@ async def follow(
     clock: Clock,
     log_offset: int = 0,
     metrics_offset: int = 0,
+    linked: bool = False,
 ) -> "Follower":
     """Begin to follow an attempt from what is stored of it; also on a link that is down.
 
-    TargetError where the target has no such attempt.
+    `linked` where its log is the file of a program that was adopted. TargetError where the target
+    has no such attempt.
     """
     watch = await link.watch(
         f"{run.id}.{run.uid}.{run.attempt}",
@@ -49,6 +51,7 @@ async def follow(
         log_offset=log_offset,
         metrics_path=f"{run.directory}/{METRICS_FILE}",
         metrics_offset=metrics_offset,
+        linked=linked,
     )
     return Follower(watch, clock, metrics_offset)
 

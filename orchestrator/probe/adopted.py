@@ -24,6 +24,7 @@ from .names import (
     POKE_RECORD,
     SCROLLBACK_FILE,
 )
+from .opening import Misplaced, open_fifo, read_file
 
 SCROLLBACK_WITHIN_S = 30.0
 READ_BYTES = 64 * 1024
@@ -92,9 +93,8 @@ class Adopted:
         while not os.path.exists(path) and time.monotonic() < deadline:
             time.sleep(0.01)
         try:
-            with open(path, "rb") as file:
-                log.append(file.read())
-        except FileNotFoundError:
+            log.append(read_file(path))
+        except (FileNotFoundError, Misplaced):
             pass
         log.append(SEAM.encode())
 
@@ -104,7 +104,7 @@ class Adopted:
             os.mkfifo(path, 0o600)
         except FileExistsError:
             pass
-        return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_fifo(path, os.O_RDWR)
 
     def _poke(self, what: bytes) -> None:
         try:
@@ -149,7 +149,7 @@ class Adopted:
             "started_at": self._adoption["started_at"],
             "ended_at": time.time(),
             "boot_id": procfs.boot_id(),
-            "log_bytes": os.stat(self._log_path).st_size,
+            "log_bytes": os.stat(self._log_path).st_size if self._log is None else self._log.size,
             "dropped_bytes": 0,
         }
         write_record(os.path.join(self._directory, EXIT_FILE), record)

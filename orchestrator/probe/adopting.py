@@ -16,6 +16,7 @@ from .errors import Refused
 from .files import read_record, write_record
 from .frames import Frame
 from .names import ADOPTION_FILE, ATTEMPT_FILE, LOG_FILE, SCROLLBACK_FILE
+from .opening import open_file
 from .ops import Progress
 from .tmux import ATTEMPT_OPTION, RUN_OPTION, UID_OPTION, Tmux
 
@@ -106,7 +107,8 @@ def _take(tmux: Tmux, pane: Frame, args: Frame, directory: str) -> None:
     while lines and not lines[-1].strip():
         lines.pop()
     path = os.path.join(directory, SCROLLBACK_FILE)
-    with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
+    fd = open_file(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("".join(f"{line.rstrip()}\n" for line in lines))
     os.rename(path + ".new", path)
 

@@ -135,6 +135,13 @@ def _await_record(attempt_dir: str | None, belonging: Belonging) -> None:
         if os.path.exists(path):
             return
         time.sleep(LOOK_S)
+    _end_relay(attempt_dir, *belonging.relay)
+
+
+def _end_relay(attempt_dir: str, pid: int, start: int) -> None:
+    """A relay that hangs would keep its run alive for ever; the record lay open to the program."""
+    if attempt_dir in procfs.command_line(pid).split() and procfs.lives(pid, start):
+        _send(pid, signal.SIGKILL)
 
 
 def acknowledge(args: Frame, _progress: Progress) -> Frame:

@@ -11,6 +11,7 @@ import sys
 from .errors import OpError
 from .files import read_record, write_record
 from .frames import TOKEN_SHIFT
+from .opening import open_file
 
 
 class Fenced(OpError):
@@ -37,7 +38,7 @@ class Fence:
         """From now on smaller tokens are refused; Fenced where ours is one."""
         if not self._token:
             return
-        lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = open_file(f"{self._path}.lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.check()

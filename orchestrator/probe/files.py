@@ -4,12 +4,13 @@ import json
 import os
 from typing import Any
 
+from .opening import Misplaced, open_file, read_file
+
 
 def read_record(path: str) -> dict[str, Any] | None:
     """The JSON object in a file; None where there is none, or not yet."""
     try:
-        with open(path, "rb") as file:
-            record = json.loads(file.read())
+        record = json.loads(read_file(path))
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
@@ -29,7 +30,7 @@ def reserve(path: str, size: int = RESERVED_BYTES) -> str:
     A full disk then cannot stop the record from being written.
     """
     name = f"{path}.{os.getpid()}.new"
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _own(name)
     try:
         os.pwrite(fd, b"\n" * size, 0)
     finally:
@@ -40,10 +41,19 @@ def reserve(path: str, size: int = RESERVED_BYTES) -> str:
 def write_reserved(name: str, path: str, record: dict[str, Any]) -> None:
     """Fill a reserved file and rename it to `path`; the rest of it stays blank."""
     raw = json.dumps(record).encode() + b"\n"
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _own(name)
     try:
         os.pwrite(fd, raw, 0)
         os.fsync(fd)
     finally:
         os.close(fd)
     os.rename(name, path)
+
+
+def _own(name: str) -> int:
+    """The file that is to become a record, made anew where something else took its place."""
+    try:
+        return open_file(name, os.O_WRONLY | os.O_CREAT)
+    except Misplaced:
+        os.unlink(name)
+        return open_file(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

@@ -5,14 +5,17 @@ Owns reading only; who wakes it, and what becomes of its frames, is watch.py's a
 
 import json
 import os
+import stat
 import time
 from typing import Any
 
 from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
+from .opening import Misplaced, open_file, read_file
 from .pace import HURRY_S, LINGER_S, PACE_S, next_look
 
 TRUNCATED = "truncated"
 ROTATED = "rotated"
+REPLACED = "replaced"
 
 
 class Follower:
@@ -26,9 +29,12 @@ class Follower:
         *,
         gaps_path: str | None = None,
         pace_s: float = PACE_S,
+        linked: bool = False,
     ) -> None:
+        """`linked` where orch itself made the path a link, to the file of a program it adopted."""
         self._stream = stream
-        self._path = path
+        self._path = os.path.realpath(path) if linked else path
+        self._misplaced = self._told_misplaced = False
         self.offset = offset
         self._gaps_path = gaps_path
         self._gaps_seen: tuple[int, int] | None = None
@@ -90,7 +96,7 @@ class Follower:
         """Frames of the next chunk, without their `watch`; none at the end of the file."""
         if self._fd < 0 and not self._open():
             self.more = False
-            return []
+            return self._refused()
         frames = self._missing()
         room, now = self._room(), time.monotonic()
         self._hurried = False
@@ -133,11 +139,18 @@ class Follower:
 
     def _open(self) -> bool:
         try:
-            # A folder or a FIFO of that name must not stop the probe.
-            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
+            self._fd = open_file(self._path, os.O_RDONLY)
+        except OSError as exc:
+            self._misplaced = self._misplaced or isinstance(exc, Misplaced)
             return False
         return True
+
+    def _refused(self) -> list[Frame]:
+        """Told once: what lies in the file's place is not read."""
+        if not self._misplaced or self._told_misplaced:
+            return []
+        self._told_misplaced = True
+        return [self._gap(0, REPLACED, self.offset)]
 
     def _room(self) -> int:
         """Bytes that may be read before the next known gap has to be told."""
@@ -155,13 +168,12 @@ class Follower:
         if self._gaps_path is None:
             return
         try:
-            status = os.stat(self._gaps_path)
+            status = os.lstat(self._gaps_path)
             seen = (status.st_mtime_ns, status.st_size)
             if seen == self._gaps_seen:
                 return
-            with open(self._gaps_path, "rb") as file:
-                lines = file.read().split(b"\n")
-        except FileNotFoundError:
+            lines = read_file(self._gaps_path).split(b"\n")
+        except OSError:
             return
         records = [json.loads(line) for line in lines if line.endswith(b"}")]
         fresh = records[self._gaps_told :]
@@ -185,13 +197,14 @@ class Follower:
         if here.st_size < self.offset:
             return self._restart(TRUNCATED)
         try:
-            there = os.stat(self._path)
+            there = os.lstat(self._path)
         except OSError:
             self.more = False
             return []
         moved = (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev)
+        grows = stat.S_ISREG(there.st_mode) and there.st_size > 0
         # An empty new file has no writer yet, so the old one may still grow.
-        if moved and there.st_size > 0 and os.fstat(self._fd).st_size == self.offset:
+        if moved and grows and os.fstat(self._fd).st_size == self.offset:
             self.close()
             return self._restart(ROTATED)
         self.more = False

@@ -13,7 +13,8 @@ Probe to daemon
     bytes    watch stream offset data t                     new bytes of a followed file
     gap      watch stream offset size reason next           bytes that cannot be had any more
              reason disk_full: they never were in the file, `next` is `offset`; truncated, rotated:
-             the file begins anew, `next` is 0. One at the very offset of a watch may be told again.
+             the file begins anew, `next` is 0; replaced: something else lies in its place, and is
+             not read. One at the very offset of a watch may be told again.
     exit     watch record                                   exit record, sent after the last byte
     gone     watch reason                                   relay ended without an exit record
     told     watch                                          before any byte: the relay has alerted
@@ -32,7 +33,8 @@ Daemon to probe
 
 Ops of a call (args -> value)
     launch   LaunchSpec -> {attempt_dir, already, session, pid, started_at}  once per attempt_dir
-    watch    {watch, attempt_dir, log_offset, metrics_path, metrics_offset} -> {}
+    watch    {watch, attempt_dir, log_offset, metrics_path, metrics_offset, linked} -> {}
+             `linked`: the log is a link that orch itself made; else no link is followed
     unwatch  {watch} -> {}
     end      {run, uid, session, socket, attempt_dir, grace_s, gpus}
              -> {ended:[pid], remaining:[{pid, command}], gpus:[index], gpus_free_after_s,

@@ -18,6 +18,7 @@ from .clean_env import run_environment
 from .errors import BadCall, Refused
 from .files import read_record
 from .names import ATTEMPT_FILE, SPEC_FIFO
+from .opening import open_fifo, open_file
 from .tmux import ATTEMPT_OPTION, RUN_OPTION, UID_OPTION, Session, Tmux
 
 LOCK_FILE = "launch.lock"
@@ -55,7 +56,7 @@ def relay_argv(directory: str) -> list[str]:
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
     """An evicted probe may still be at it; the lock goes with its life."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = open_file(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -160,7 +161,7 @@ def _open_fifo(tmux: Tmux, args: Record) -> int | None:
     looks = 0
     while True:
         try:
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return open_fifo(path, os.O_WRONLY)
         except FileNotFoundError:
             return None
         except OSError as exc:

@@ -10,6 +10,7 @@ import time
 from . import procfs
 from .errors import BadCall, Refused
 from .files import read_record
+from .opening import open_file
 
 EVICT_WITHIN_S = 10.0
 TERM_FIRST_S = 2.0
@@ -27,7 +28,7 @@ def take(key: str, generation: int) -> int:
     if not key or not all(char.isalnum() or char in "-_." for char in key) or key[0] == ".":
         raise BadCall(f"The key {key!r} is not made of letters, digits, `-`, `_` and `.`.")
     path = os.path.join(_folder(), f"{key}.lock")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    fd = open_file(path, os.O_RDWR | os.O_CREAT)
     begun = time.monotonic()
     while True:
         try:

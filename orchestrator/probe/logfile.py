@@ -8,32 +8,35 @@ import json
 import os
 
 from .names import GAPS_FILE, LOG_FILE
+from .opening import Misplaced, open_file, open_folder
 
 RING_BYTES = 8 * 1024 * 1024
 GAPS_RESERVED_BYTES = 4096
+DISK_FULL = "disk_full"
+REPLACED = "replaced"
+"""Something else lies in the log's place: what follows is in the file as it was moved away."""
 
 
 class LogFile:
     """Appends to the log; `retry` is to be called every now and then while `behind`."""
 
     def __init__(self, directory: str, *, ring_bytes: int = RING_BYTES) -> None:
-        self._path = os.path.join(directory, LOG_FILE)
+        self._folder = open_folder(directory)
         self._ring_bytes = ring_bytes
         self._ring = bytearray()
         self._dropped = 0
         self.dropped_bytes = 0
         """All bytes that were ever given up."""
+        self._misplaced = False
         self._fd = self._open()
-        self._gaps_fd = os.open(
-            os.path.join(directory, GAPS_FILE), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        self._gaps_fd = open_file(GAPS_FILE, os.O_WRONLY | os.O_CREAT, folder=self._folder)
         # Blocks that are there already can be written on a full disk.
         os.pwrite(self._gaps_fd, b"\n" * GAPS_RESERVED_BYTES, 0)
         self._gaps_end = 0
 
     def _open(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        return os.open(self._path, flags, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return open_file(LOG_FILE, flags, folder=self._folder)
 
     @property
     def behind(self) -> bool:
@@ -60,7 +63,7 @@ class LogFile:
     def retry(self) -> bool:
         """Write what waits; True once nothing does."""
         if self._dropped:
-            if not self._record_gap(self._dropped):
+            if not self._record_gap(self._dropped, DISK_FULL):
                 return False
             self._dropped = 0
         written = self._write(bytes(self._ring))
@@ -73,25 +76,33 @@ class LogFile:
         self._ring.clear()
         self._dropped = 0
         if missing:
-            self._record_gap(missing)
+            self._record_gap(missing, DISK_FULL)
 
     def reopen_if_moved(self) -> None:
-        """Go on in a new file where somebody renamed or removed the log."""
+        """Go on in a new file where somebody renamed or removed the log.
+
+        What else is in its place is left alone: the old file goes on, and a gap says so.
+        """
         here = os.fstat(self._fd)
         try:
-            there = os.stat(self._path)
+            there = os.stat(LOG_FILE, dir_fd=self._folder, follow_symlinks=False)
             moved = (here.st_ino, here.st_dev) != (there.st_ino, there.st_dev)
         except FileNotFoundError:
             moved = True
         except OSError:
             return
-        if moved:
-            try:
-                fd = self._open()
-            except OSError:
-                return
-            os.close(self._fd)
-            self._fd = fd
+        if not moved:
+            self._misplaced = False
+            return
+        try:
+            fd = self._open()
+        except Misplaced:
+            self._misplaced = self._misplaced or self._record_gap(0, REPLACED)
+            return
+        except OSError:
+            return
+        os.close(self._fd)
+        self._fd, self._misplaced = fd, False
 
     def _write(self, chunk: bytes) -> int:
         """Bytes written before the disk refused."""
@@ -105,8 +116,8 @@ class LogFile:
                 break
         return done
 
-    def _record_gap(self, size: int) -> bool:
-        line = json.dumps({"offset": self.size, "size": size, "reason": "disk_full"}) + "\n"
+    def _record_gap(self, size: int, reason: str) -> bool:
+        line = json.dumps({"offset": self.size, "size": size, "reason": reason}) + "\n"
         raw = line.encode()
         try:
             written = os.pwrite(self._gaps_fd, raw, self._gaps_end)

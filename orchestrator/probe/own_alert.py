@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from .files import reserve, write_reserved
 from .names import AWAITED_FILE, LOG_FILE, OWN_ALERT_FILE
+from .opening import open_file
 from .spec import Spec
 
 LOOK_S = 1.0
@@ -43,8 +44,9 @@ class OwnAlert:
         self._told: Record = spec["own_alert"]
         self._record_path = os.path.join(directory, OWN_ALERT_FILE)
         self._reserved = reserve(self._record_path)
+        self._log_path = os.path.join(directory, LOG_FILE)
         self._awaited = os.path.join(directory, AWAITED_FILE)
-        os.close(os.open(self._awaited, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_file(self._awaited, os.O_WRONLY | os.O_CREAT))
 
     def leave_behind(self, record: Record) -> None:
         """Wait in a process of its own, which holds neither the pane nor the terminal."""
@@ -139,7 +141,7 @@ class OwnAlert:
     def _evidence(self) -> str:
         """The last lines of the log, the values of the job's secrets covered."""
         try:
-            with open(os.path.join(self._directory, LOG_FILE), "rb") as file:
+            with open(open_file(self._log_path, os.O_RDONLY), "rb") as file:
                 begin = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES)
                 file.seek(begin)
                 tail = file.read(TAIL_BYTES)

@@ -6,6 +6,7 @@ Owns the FIFO and when a byte goes into it. Never waits for anybody. Stdlib only
 import os
 
 from .names import POKE_BYTES, POKE_FIFO, POKE_RECORD, POKE_STEADY
+from .opening import open_fifo
 from .pace import LOUD_FOR_S, STEADY_S, is_trickle
 
 EVERY_S = 0.01
@@ -22,7 +23,7 @@ class Poke:
         except FileExistsError:
             pass
         # Both ways, so that it neither waits for a reader nor breaks without one.
-        self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._fd = open_fifo(path, os.O_RDWR)
         self._wrote_at = float("-inf")
         self._loud_until = float("-inf")
         self._steady = False

@@ -6,9 +6,10 @@ Owns the reading end; launch.py writes. Stdlib only: it is part of the relay.
 import json
 import os
 import select
-import stat
 import time
 from typing import Any
+
+from .opening import Misplaced, open_fifo
 
 READ_BYTES = 64 * 1024
 
@@ -22,10 +23,11 @@ def read_spec(path: str, within_s: float) -> Spec | None:
     A writer that died half-way leaves text that is no JSON: the next writer's is waited for.
     """
     deadline = time.monotonic() + within_s
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if not stat.S_ISFIFO(os.fstat(fd).st_mode):
-            return None
+        fd = open_fifo(path, os.O_RDONLY)
+    except Misplaced:
+        return None
+    try:
         while time.monotonic() < deadline:
             spec = _parse(_read_to_end(fd, deadline))
             if spec is not None:

@@ -22,6 +22,7 @@ from .names import (
     POKE_RECORD,
     POKE_STEADY,
 )
+from .opening import open_fifo
 
 LOG = "log"
 METRICS = "metrics"
@@ -43,6 +44,7 @@ class Watch:
         log_offset: int = 0,
         metrics_path: str | None = None,
         metrics_offset: int = 0,
+        linked: bool = False,
     ) -> None:
         if not os.path.isdir(attempt_dir):
             raise Refused(
@@ -57,6 +59,7 @@ class Watch:
                 os.path.join(attempt_dir, LOG_FILE),
                 log_offset,
                 gaps_path=os.path.join(attempt_dir, GAPS_FILE),
+                linked=linked,
             )
         }
         self.folders: list[str] = []
@@ -83,7 +86,7 @@ class Watch:
         path = os.path.join(self._dir, POKE_FIFO)
         try:
             # Both ways: a FIFO without a writer would be readable for ever.
-            return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            return open_fifo(path, os.O_RDWR)
         except OSError:
             return None
 

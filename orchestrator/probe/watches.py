@@ -41,6 +41,7 @@ class Watches:
             log_offset=int(args.get("log_offset") or 0),
             metrics_path=args.get("metrics_path"),
             metrics_offset=int(args.get("metrics_offset") or 0),
+            linked=bool(args.get("linked")),
         )
         self._watches[name] = watch
         for fd in watch.fds():

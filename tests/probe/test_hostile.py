@@ -306,3 +306,40 @@ def test_a_run_whose_folder_was_removed_is_gone(probe: Driver, a_run: Run):
     shutil.rmtree(a_run.attempt())
     os.kill(record["pid"], signal.SIGKILL)
     assert probe.kind("gone", watch=a_run.run)["reason"] == "relay_ended"
+
+
+@pytest.mark.parametrize("plant", ["mkfifo output.log", "ln -s ../../victim output.log"])
+def test_what_a_program_puts_in_its_log_s_place_holds_nothing_up(
+    probe: Driver, a_run: Run, plant: str
+):
+    """Neither a FIFO nor a link: the relay and the probe go on, and no other file is touched."""
+    victim = a_run.directory.parent / "victim"
+    victim.write_bytes(b"not for the run")
+    program = (
+        f"echo before; sleep 0.5; cd $ORCH_RUN_DIR/1; mv output.log x; {plant}; "
+        "sleep 2.5; echo after; sleep 1.5; exit 5"
+    )
+    probe.call("launch", **a_run.spec("sh", "-c", program))
+    probe.call("watch", **a_run.watch())
+    assert probe.kind("exit")["record"]["code"] == 5
+    assert probe.stream(a_run.run) == b"before\r\nafter\r\n"
+    assert victim.read_bytes() == b"not for the run"
+    assert b'"replaced"' in (a_run.attempt() / "gaps.jsonl").read_bytes()
+
+
+def test_a_relay_that_hangs_is_ended_with_its_run(
+    probe: Driver, a_run: Run, tmux: Callable[..., str]
+):
+    """A stop ends: what does not answer is killed, and the attempt is told as gone."""
+    probe.call("launch", **a_run.spec("sh", "-c", "echo before; sleep 100"))
+    probe.call("watch", **a_run.watch())
+    probe.until_stream(a_run.run, lambda log: b"before" in log)
+    server = int(tmux("display-message", "-p", "#{pid}"))
+    os.kill(server, signal.SIGSTOP)  # it wakes whatever stops in its panes
+    try:
+        os.kill(attempt_record(a_run)["relay_pid"], signal.SIGSTOP)
+        ended = probe.call("end", **{**a_run.end(grace_s=1.0), "session": None})
+        assert ended["remaining"] == []
+        assert probe.kind("gone", watch=a_run.run)["reason"] == "relay_ended"
+    finally:
+        os.kill(server, signal.SIGCONT)
