@@ -46,6 +46,9 @@ def message_lines(message: Mapping[str, Any]) -> list[Cell]:
             return [Cell(text.harmless(f"stopping {message['run']['id']}"), "busy")]
         case "stopped" | "ended":
             return end_lines(message)
+        case "kept":
+            said = f"{message['run']['target']} cannot be reached: it is stopped once it is back"
+            return [Cell(text.harmless(said), "warn")]
         case "stored":
             return [Cell(text.harmless(f"stored as {message['run']['id']}"), "muted")]
         case _:

@@ -8,6 +8,7 @@ from orchestrator.api.client import quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
 
+BLIND = 4
 DIRECT_GRACE_S = 15.0
 
 
@@ -21,14 +22,28 @@ def stop(options: argparse.Namespace) -> int:
     for message in client.stream("POST", f"/v1/runs/{quoted(options.run)}/stop", body):
         if message["kind"] == "stopping" and not options.json:
             output.note(f"stopping {message['run']['id']}")
-        elif message["kind"] == "stopped":
-            ended.append({key: value for key, value in message.items() if key != "kind"})
+        elif message["kind"] in {"stopped", "kept"}:
+            kept = {"kept": True} if message["kind"] == "kept" else {}
+            ended.append({**{key: one for key, one in message.items() if key != "kind"}, **kept})
             if not options.json:
-                output.say(stopped_text(message))
+                output.say(kept_text(message) if kept else stopped_text(message))
     if options.json:
         ended.sort(key=lambda one: one["run"].get("node", 0))
         output.print_json({**ended[0], **({"nodes": ended} if len(ended) > 1 else {})})
+    if any(one.get("kept") for one in ended):
+        return BLIND
     return 1 if any(one.get("remaining") for one in ended) else 0
+
+
+def kept_text(message: Mapping[str, Any]) -> str:
+    """`run 2 is not stopped yet: ct200 cannot be reached, last seen 40s ago; ...`."""
+    run = message["run"]
+    seen = output.age(run["seen_at"], output.now()) if run["seen_at"] else "not seen yet"
+    since = f"last seen {seen}" if run["seen_at"] else seen
+    return (
+        f"{output.run_name(run)} is not stopped yet: {run['target']} cannot be reached, {since}; "
+        "the stop is kept, and done once it is back"
+    )
 
 
 def _direct(options: argparse.Namespace) -> int:

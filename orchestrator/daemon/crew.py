@@ -42,6 +42,8 @@ from orchestrator.supervise import Supervisor
 
 RESTART_AFTER_S = 5.0
 DECIDED_WITHIN_S = 10.0
+LOOKS_EVERY_S = 0.2
+MET_WITHIN_S = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +136,11 @@ class Crew:
         self._start(Supervisor(view, job, self._stages(run, job)))
         await self.display.show(run.id)
 
-    async def stop(self, run: Run, grace_s: float) -> dict[str, Any]:
-        """A person's word: end the run; answers who was ended and when its GPUs were free."""
+    async def stop(self, run: Run, grace_s: float, *, waits: bool = True) -> dict[str, Any] | None:
+        """A person's word: end the run; answers who was ended and when its GPUs were free.
+
+        None, where it does not wait for a target that is away: the stop is kept, and done then.
+        """
         if run.id not in self._members:
             await self.take_up()  # the inventory may have its target again
         member = self._members.get(run.id)
@@ -146,8 +151,17 @@ class Crew:
                 remedy=f"Put the target {run.target} back, and stop it then.",
             )
         member.tell(StopAsked(grace_s=grace_s))
-        await asyncio.wait({self._tasks[run.id]})
+        task, since = self._tasks[run.id], self._clock.monotonic()
+        while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
+            if self._is_away(run, since) and member.view.run.state is RunState.STOPPING:
+                return None
         return dict(member.actor.ending or {"ended": [], "remaining": []})
+
+    def _is_away(self, run: Run, since: float) -> bool:
+        """Whether a target cannot be reached; one that was never seen is given time to be met."""
+        link, seen_at = self._fleet.named(run.target)
+        met = seen_at is not None or self._clock.monotonic() - since > MET_WITHIN_S
+        return link is LinkState.UNREACHABLE and met
 
     async def acknowledge(self, incident: Incident) -> None:
         """A person has taken note of an incident."""

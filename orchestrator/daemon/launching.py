@@ -169,14 +169,20 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
     for run in live:
         yield {"kind": "stopping", "run": await parts.crew.display.view(run.id)}
     grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
-    for ended in asyncio.as_completed([_stopped(parts, run, grace_s) for run in live]):
+    asked = [_stopped(parts, run, grace_s, waits=False) for run in live]
+    for ended in asyncio.as_completed(asked):
         yield await ended
 
 
-async def _stopped(parts: Parts, run: Run, grace_s: float) -> Message:
+async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True) -> Message:
     await note_command(parts, run.id, "stop")
-    ending = await parts.crew.stop(run, grace_s)
-    return {"kind": "stopped", **ending, "run": await parts.crew.display.view(run.id)}
+    ending = await parts.crew.stop(run, grace_s, waits=waits)
+    view = await parts.crew.display.view(run.id)
+    return {"kind": "kept", "run": view} if ending is None else _ended(ending, view)
+
+
+def _ended(ending: Message, view: Mapping[str, Any]) -> Message:
+    return {"kind": "stopped", **ending, "run": view}
 
 
 async def _require_secrets(parts: Parts, job: Job) -> None:

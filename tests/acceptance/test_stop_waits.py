@@ -47,10 +47,11 @@ def test_stop_while_the_host_key_is_refused(
     lab.host.kill_sshd()
     lab.host.start_sshd()
     orch.until(lambda: orch.json("show", run)["link"] == "unreachable")
-    stopping = orch.start("stop", run)
+    said = orch("stop", run, check=4).stdout
+    assert "ct200 cannot be reached, last seen" in said
+    assert "the stop is kept" in said
+    kept = orch.json("stop", run, check=4)
+    assert (kept["kept"], kept["run"]["id"], kept["run"]["state"]) == (True, run, "stopping")
     orch.until(lambda: "action.waits" in orch.log())
-    assert orch.json("show", run)["state"] == "stopping"
     known.write_text(trusted)
-    said, _ = stopping.communicate(timeout=90)
-    assert stopping.returncode == 0, said
-    assert orch.json("show", run)["state"] == "stopped"
+    orch.until(lambda: orch.json("show", run)["state"] == "stopped", timeout_s=90)
