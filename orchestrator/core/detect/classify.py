@@ -225,6 +225,9 @@ def _truncated(reading: Reading) -> bool:
     if block.headless and block.part.frames and len(block.parts) > 1 and reading.before:
         # A chain's first exception may have had no stack, but not below the rest of one.
         return reading.before[-1][:1] in " \t\u2502\u2570"
+    first = block.parts[0].exception
+    if first is not None and first.type.endswith("RemoteTraceback") and len(block.parts) > 1:
+        return False  # a worker's stack stands inside of its message
     # An error of syntax is printed without a header.
     return block.headless and not (
         block.part.exception and block.part.exception.type in _OF_SYNTAX and block.part.frames

@@ -174,6 +174,10 @@ ROWS = {
         "module.py\", line 1775, in _call_impl\n    return forward_call(*args)\nKeyError: 'ids'\n",
         function="_call_impl",
     ),
+    "a worker's stack in a message": Row(
+        f'multiprocessing.pool.RemoteTraceback: \n"""\n{CRASH}"""\n{CAUSE}{HEAD}{MAIN}'
+        "KeyError: 'ids'\n"
+    ),
     "last lines": Row(STEP + "KeyError: 'ids'\n", truncated=True),
     "last line": Row(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n",
