@@ -21,11 +21,21 @@ from orchestrator.transport.base import Channel, Transport
 PIECE_BYTES = 65536
 
 _PUMP = """
-import os, socket, sys, threading
+import fcntl, os, socket, struct, sys, threading
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    # SIOCGIFFLAGS; bit 0 is IFF_UP. A connection over one that is down waits for nothing.
+    flags, = struct.unpack_from("H", fcntl.ioctl(asked, 0x8913, struct.pack("256s", b"lo")), 16)
+if not flags & 1:
+    sys.exit("its loopback interface is down, so that no port in there can be reached. "
+             "Bring it up there: ip link set lo up")
+why = []
 for place in ("127.0.0.1", "::1"):
     try: link = socket.create_connection((place, int(sys.argv[1])), 10); break
-    except OSError as error: why = error
-else: sys.exit(f"nothing takes a connection on port {sys.argv[1]} there: {why}")
+    except OSError as error: why.append(error)
+else:
+    if any(isinstance(error, ConnectionRefusedError) for error in why):
+        sys.exit(f"nothing listens on port {sys.argv[1]} there.")
+    sys.exit(f"no connection to port {sys.argv[1]} there: {why[0].strerror or why[0]}.")
 link.settimeout(None)
 def inward():
     while piece := os.read(0, 65536): link.sendall(piece)

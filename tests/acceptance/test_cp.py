@@ -157,3 +157,36 @@ def test_forward_reaches_a_port_of_a_container_without_a_network(
         forwarding.terminate()
         shown, _ = forwarding.communicate(timeout=30)
     assert f"localhost:{free_port} is port 6006 on ct200" in shown
+
+
+def test_forward_says_what_hinders_a_connection(orch: Orch, lab: Lab, free_port: int) -> None:
+    """A port on which nothing listens, and a container whose loopback is down, are told apart."""
+    said = _said_by_forward(orch, free_port)
+    assert "nothing listens on port 6007 there" in said
+    lab["200"].run(["ip", "link", "set", "lo", "down"])
+    try:
+        said = _said_by_forward(orch, free_port)
+    finally:
+        lab["200"].run(["ip", "link", "set", "lo", "up"])
+    assert "loopback interface is down" in said
+    assert "ip link set lo up" in said
+    assert "Errno" not in said
+
+
+def _said_by_forward(orch: Orch, free_port: int) -> str:
+    """What `forward` prints of a connection to port 6007 that comes to nothing."""
+    forwarding = orch.start("forward", "ct200", "6007", "--local", str(free_port))
+
+    def tried() -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", free_port), timeout=20) as link:
+                return link.recv(1) == b""
+        except ConnectionError:
+            return False
+
+    try:
+        assert orch.until(tried)
+    finally:
+        forwarding.terminate()
+        shown, said = forwarding.communicate(timeout=30)
+    return f"{shown}{said}"

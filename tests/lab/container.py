@@ -30,6 +30,7 @@ CONFIG = """\
 lxc.uts.name = ct{id}
 lxc.rootfs.path = dir:{rootfs}
 lxc.net.0.type = empty
+lxc.net.0.flags = up
 lxc.mount.auto = proc:mixed sys:mixed cgroup:mixed
 lxc.autodev = 1
 lxc.cgroup.relative = 1

@@ -7,6 +7,7 @@ import asyncssh
 
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, Unreachable
 from orchestrator.transport.openssh import SshSettings
+from orchestrator.transport.socket_words import in_words
 from orchestrator.transport.ssh.keys import Trusted, Witness
 
 
@@ -36,7 +37,9 @@ def translated(
         raise
     except TimeoutError as exc:
         raise _unreachable(name, where, "no answer in time") from exc
-    except (OSError, asyncssh.Error) as exc:
+    except OSError as exc:
+        raise _unreachable(name, where, in_words(exc)) from exc
+    except asyncssh.Error as exc:
         raise _unreachable(name, where, str(exc) or type(exc).__name__) from exc
 
 
