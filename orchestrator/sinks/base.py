@@ -98,6 +98,18 @@ class Queue(Protocol):
         """They are due again at `next_at`."""
         ...
 
+    async def hurry(self, sink: str, now: float) -> None:
+        """What failed before is due now: its receiver is another one."""
+        ...
+
+    async def mark_unset(self, sink: str) -> None:
+        """What is pending was stored while the sink had no address."""
+        ...
+
+    async def forget_over(self, sink: str) -> None:
+        """Of what was marked, incidents that nobody waits for any more are not told."""
+        ...
+
     async def disable(self, sink: str, error: str) -> None:
         """Nothing of the sink is pending any more."""
         ...

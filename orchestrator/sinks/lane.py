@@ -27,6 +27,10 @@ class Lane:
     """Monotonic; the receiver's Retry-After."""
     gone: tuple[str | None, ...] | None = None
     """The values of its variables when it answered 410; another value is another receiver."""
+    refused: tuple[str | None, ...] | None = None
+    """The values of its variables when it refused; with others nobody waits for the next try."""
+    checked: bool = False
+    """What waited for its variables was looked through, since they have values."""
     error: str | None = None
     taken_at: float | None = None
 

@@ -192,8 +192,12 @@ class Outbox:
         state = lane.state(self._lookup)
         if state == "disabled":
             await self._queue.disable(name, lane.error or "disabled")
+        if state == "unset":
+            lane.checked = False
+            await self._queue.mark_unset(name)
         if state != "ready":
             return LOOK_AGAIN_S
+        await self._begin(lane)
         pause = lane.paused_until - self._clock.monotonic()
         if pause > 0:
             return pause
@@ -216,6 +220,15 @@ class Outbox:
             elif lane.requests < MAX_IN_FLIGHT:
                 waits.append(await self._start(lane, one, fresh, group))
         return min(waits)
+
+    async def _begin(self, lane: Lane) -> None:
+        """What new values change: what is over is not told any more, and what failed is due."""
+        if not lane.checked:
+            await self._queue.forget_over(lane.sink.name)
+            lane.checked = True
+        if lane.refused not in {None, lane.values(self._lookup)}:
+            lane.refused, lane.paused_until = None, float("-inf")
+            await self._queue.hurry(lane.sink.name, self._clock.now())
 
     async def _start(
         self, lane: Lane, one: Delivery, fresh: list[Delivery], group: asyncio.TaskGroup
@@ -282,7 +295,7 @@ class Outbox:
         extra = {"sink": lane.sink.name, "text": result.text}
         match result.outcome:
             case Outcome.TAKEN:
-                lane.error = None
+                lane.error = lane.refused = None
                 lane.taken_at = self._clock.now()
                 logger.info("outbox.taken", extra=extra)
             case Outcome.GONE:
@@ -290,7 +303,7 @@ class Outbox:
                 lane.gone = lane.values(self._lookup)
                 logger.error("outbox.gone", extra=extra)
             case Outcome.REFUSED:
-                lane.error = result.text
+                lane.error, lane.refused = result.text, lane.values(self._lookup)
                 if result.retry_after_s is not None:
                     lane.paused_until = self._clock.monotonic() + result.retry_after_s
                 logger.warning("outbox.refused", extra=extra)

@@ -7,10 +7,10 @@ it. Must not: send anything, or know what a sink is.
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true, update
 
 from orchestrator.core.decide.decision import Outgoing
-from orchestrator.core.model import Delivery
+from orchestrator.core.model import Delivery, IncidentState
 from orchestrator.store import tables
 from orchestrator.store.dialects import insert
 from orchestrator.store.rows import delivery_of, row_of
@@ -19,6 +19,11 @@ from orchestrator.store.worker import Worker
 PENDING = "pending"
 DELIVERED = "delivered"
 DISABLED = "disabled"
+OVER = "over"
+"""Never sent: its incident was over before its sink had an address."""
+
+UNSET = "the sink has no address yet"
+"""Kept in `error` of what was stored while that was so."""
 
 
 Mine = Callable[[], Collection[str] | None]
@@ -94,6 +99,40 @@ class Deliveries:
             .values(error=error, next_at=next_at, attempts=table.c.attempts + 1)
         )
         await self._worker.call(lambda c: c.execute(change))
+
+    async def hurry(self, sink: str, now: float) -> None:
+        """What failed before is due now: its receiver is another one."""
+        columns = tables.deliveries.c
+        failed = and_(columns.attempts > 0, columns.next_at > now)
+        change = update(tables.deliveries).where(self._waits(sink), failed).values(next_at=now)
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def mark_unset(self, sink: str) -> None:
+        """What is pending was stored while the sink had no address; it is known after a restart."""
+        columns = tables.deliveries.c
+        fresh = and_(columns.attempts == 0, columns.error.is_(None))
+        change = update(tables.deliveries).where(self._waits(sink), fresh).values(error=UNSET)
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def forget_over(self, sink: str) -> None:
+        """Incidents that are over or acknowledged, and of which the sink never heard, stay so."""
+        table, incidents = tables.deliveries, tables.incidents.c
+        told = table.alias("told")
+        heard = select(told.c.seq).where(
+            told.c.incident == table.c.incident, told.c.sink == sink, told.c.state == DELIVERED
+        )
+        over = select(incidents.id).where(incidents.state != IncidentState.OPEN.value)
+        change = (
+            update(table)
+            .where(self._waits(sink), table.c.error == UNSET)
+            .where(table.c.incident.in_(over), ~heard.exists())
+            .values(state=OVER)
+        )
+        await self._worker.call(lambda c: c.execute(change))
+
+    def _waits(self, sink: str) -> ColumnElement[bool]:
+        columns = tables.deliveries.c
+        return and_(columns.sink == sink, columns.state == PENDING, self._ours())
 
     async def disable(self, sink: str, error: str) -> None:
         """The receiver is gone for good (410): nothing of the sink is pending any more."""

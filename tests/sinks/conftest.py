@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.core.decide.decision import Decision, Outgoing
-from orchestrator.core.model import Run, RunState, SinkSpec
+from orchestrator.core.model import IncidentState, Run, RunState, SinkSpec
 from orchestrator.sinks import Outbox, Rack
 from orchestrator.store import Store
 from tests.sinks.alerts import SECRET
 from tests.sinks.receiver import HurriedClock
+from tests.store.nouns import incident
 
 OPS = SinkSpec(name="ops", type="webhook", url_env="URL", secret_env="SECRET")
 
@@ -57,6 +59,12 @@ class Bench:
                 )
             )
         await self.store.apply(Decision(run=self._run, outgoing=outgoing))
+
+    async def keep(self, ident: str, state: IncidentState) -> None:
+        """Store an incident of these alerts, in this state."""
+        assert self._run is not None
+        one = replace(incident(self._run.id, ident=ident), state=state)
+        await self.store.apply(Decision(run=self._run, incidents=(one,)))
 
     async def until(self, holds: Callable[[], bool], deadline_s: float = 30.0) -> None:
         """Wait until something holds."""

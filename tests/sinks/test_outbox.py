@@ -11,9 +11,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import SinkSpec
+from orchestrator.core.model import IncidentState, SinkSpec
 from orchestrator.sinks import Outcome, Rack, SinkStatus
 from orchestrator.sinks.webhook import WebhookSink
+from orchestrator.store.deliveries import UNSET
 from tests.lab.certificate import self_signed
 from tests.sinks.alerts import SECRET, outgoing
 from tests.sinks.conftest import OPS, Bench
@@ -249,6 +250,55 @@ async def test_unset_sink_keeps_its_deliveries(bench: Bench) -> None:
     await receiver.until(1)
     assert (await _status(bench)).state == "ready"
     await receiver.stop()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_what_was_over_before_there_was_an_address_is_not_sent(
+    bench: Bench, restarted: bool
+) -> None:
+    """A first address brings what is open; by a daemon that starts with it as well."""
+    receiver = await Receiver().start()
+    bench.start()
+    for ident in ("over", "seen", "open"):
+        await bench.enqueue(outgoing(ident))
+    await bench.keep("over", IncidentState.RESOLVED)
+    await bench.keep("seen", IncidentState.ACKNOWLEDGED)
+    await bench.keep("open", IncidentState.OPEN)
+    await bench.enqueue(outgoing("over", status="resolved"), outgoing("seen", status="resolved"))
+    async with asyncio.timeout(30):
+        while {one.error for one in await bench.store.deliveries.pending()} != {UNSET}:
+            await asyncio.sleep(0.01)
+    if restarted:
+        await bench.stop()
+    bench.values["URL"] = receiver.url
+    if restarted:
+        bench.start()
+    bench.outbox.poke()
+    await bench.until_empty()
+    assert _ids(receiver) == ["open-firing-1"]
+    bench.outbox.poke()
+    await bench.keep("open", IncidentState.RESOLVED)
+    await bench.enqueue(outgoing("open", status="resolved"))
+    await bench.until_empty()
+    assert _ids(receiver) == ["open-firing-1", "open-resolved-1"]
+    await receiver.stop()
+
+
+@pytest.mark.parametrize("speed", [0.01])
+async def test_what_an_old_address_refused_is_due_at_a_new_one(bench: Bench) -> None:
+    """Nobody waits for the next try, or for the old receiver's Retry-After."""
+    old = await Receiver(Answer(status=503, headers={"Retry-After": "3000"})).start()
+    new = await Receiver().start()
+    bench.values["URL"] = old.url
+    bench.start()
+    await bench.enqueue(outgoing("i1"))
+    await bench.until(lambda: bench.outbox._lanes["ops"].refused is not None)
+    bench.values["URL"] = new.url
+    bench.outbox.poke()
+    await bench.until_empty()
+    assert _ids(new) == ["i1-firing-1"]
+    await old.stop()
+    await new.stop()
 
 
 async def test_slow_receiver_is_given_up_and_tried_again(bench: Bench) -> None:
