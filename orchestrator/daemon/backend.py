@@ -98,6 +98,7 @@ class DaemonBackend:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._version = version("orch")
 
     def ask_to_end(self) -> None:
         """End the daemon; the runs go on."""
@@ -111,7 +112,7 @@ class DaemonBackend:
 
     async def daemon_view(self) -> messages.DaemonView:
         """The daemon itself."""
-        return await telling.daemon_view(self._parts, version("orch"))
+        return await telling.daemon_view(self._parts, self._version)
 
     async def snapshot(self, since: int | None) -> messages.Snapshot:
         """The whole state, or what changed after a cursor."""

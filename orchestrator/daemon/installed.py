@@ -3,6 +3,8 @@
 It looks at the files' times alone, and seldom. It must not load anything anew.
 """
 
+import contextlib
+import os
 from pathlib import Path
 
 from orchestrator.clock import Clock
@@ -26,5 +28,15 @@ class InstalledCode:
         return self._outdated
 
     def _look(self) -> tuple[int, int]:
-        times = [path.stat().st_mtime_ns for path in self._folder.rglob("*.py") if path.exists()]
+        """How many files there are, and the newest time of one; every command waits for this."""
+        times: list[int] = []
+        folders = [str(self._folder)]
+        while folders:
+            with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as listing:
+                for entry in listing:
+                    if entry.name.endswith(".py"):
+                        with contextlib.suppress(FileNotFoundError):
+                            times.append(entry.stat().st_mtime_ns)
+                    elif entry.name != "__pycache__" and entry.is_dir():
+                        folders.append(entry.path)
         return len(times), max(times, default=0)
