@@ -20,6 +20,10 @@ from orchestrator.core.findings import Verdict, verdict_json
 
 CRASH_FOUND = 3
 PIECE_BYTES = 4 << 20
+SAMPLE_BYTES = 64 << 10
+MOST_STRANGE = 0.1
+"""Of the letters of a text; archives and images have a third and more."""
+_OF_TEXT = "\t\n\r\b\x1b\a\f"
 
 
 def diagnose(options: argparse.Namespace) -> int:
@@ -29,14 +33,16 @@ def diagnose(options: argparse.Namespace) -> int:
     rules = _rules(inventory_path(options))
     crashed = False
     for file in options.files:
-        verdict = _verdict(file, rules)
+        verdict, remark = _verdict(file, rules)
         crashed = crashed or verdict.crash
         if options.json:
             output.print_json(verdict_json(verdict, file))
         elif options.jsonl:
             output.print_json_line(verdict_json(verdict, file))
         else:
-            output.say(*_lines(verdict, file, several=len(options.files) > 1))
+            output.say(*_lines(verdict, file, remark, several=len(options.files) > 1))
+        if remark and (options.json or options.jsonl):
+            output.note(f"{file}: {remark}")
     return CRASH_FOUND if crashed else 0
 
 
@@ -64,11 +70,26 @@ def _rules(path: Path | None) -> list[Signature]:
         return []
 
 
-def _verdict(file: str, rules: Sequence[Signature]) -> Verdict:
+def _verdict(file: str, rules: Sequence[Signature]) -> tuple[Verdict, str]:
+    """How it ended, and what kind of file it is where that is none of a log's; else nothing."""
     engine = Engine(rules)
+    first = b""
     for piece in chunks_of(file):
+        first = first or piece[:SAMPLE_BYTES]
         engine.feed(piece)
-    return engine.close()
+    verdict = engine.close()
+    if not first:
+        return verdict, "the file is empty"
+    return verdict, "" if verdict.crash or _is_text(first) else "this is no text log"
+
+
+def _is_text(sample: bytes) -> bool:
+    """Whether nearly all of it are letters; what a terminal was told and a torn one are allowed."""
+    letters = sample.decode("utf-8", "replace")
+    strange = sum(
+        letter == "\ufffd" or (letter < " " and letter not in _OF_TEXT) for letter in letters
+    )
+    return strange <= len(letters) * MOST_STRANGE
 
 
 def chunks_of(file: str) -> Iterator[bytes]:
@@ -91,10 +112,10 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def _lines(verdict: Verdict, file: str, *, several: bool) -> list[str]:
+def _lines(verdict: Verdict, file: str, remark: str, *, several: bool) -> list[str]:
     lines = [f"{file}:"] if several else []
     if not verdict.signature:
-        return [*lines, f"{verdict.verdict}: no crash found"]
+        return [*lines, f"{verdict.verdict}: {'; '.join(filter(None, ('no crash found', remark)))}"]
     shown: dict[str, Any] = verdict.to_json()
     lines += [f"{verdict.verdict}, line {verdict.line}"]
     lines += verdict_lines(shown, same_as=None, incident=None)

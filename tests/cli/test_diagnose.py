@@ -1,8 +1,10 @@
 """`orch diagnose` reads any log with no daemon, with an inventory or none; 3 is for a crash."""
 
 import json
+import random
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,3 +129,34 @@ def test_broken_inventory_is_a_warning(logs: Path, orch: Orch) -> None:
     ran = orch("diagnose", "fine.log")
     assert (ran.code, ran.out) == (0, "ok: no crash found\n")
     assert "inventory.yaml:2: hots" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("content", "remark"),
+    [
+        (b"", "the file is empty"),
+        (zlib.compress(bytes(random.Random(1).randbytes(9000))), "this is no text log"),
+        ("step 1 loss 2.0\n".encode("utf-16"), "this is no text log"),
+    ],
+)
+def test_what_is_no_log_is_said(logs: Path, orch: Orch, content: bytes, remark: str) -> None:
+    """Nothing was found since there is nothing to read; the document stays what it is."""
+    (logs / "odd").write_bytes(content)
+    ran = orch("diagnose", "odd")
+    assert (ran.code, ran.out) == (0, f"ok: no crash found; {remark}\n")
+    ran = orch("diagnose", "odd", "--json")
+    assert json.loads(ran.out)["verdict"] == "ok"
+    assert remark in ran.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\x1b[32mstep 1\x1b[0m\r 10%|\u2588\u2588  |\r\n".encode(),
+        b"step 1\n\xff\xfe broken bytes in it\n",
+    ],
+)
+def test_colours_bars_and_torn_letters_are_text(logs: Path, orch: Orch, content: bytes) -> None:
+    """A terminal's log is a log."""
+    (logs / "odd").write_bytes(content)
+    assert orch("diagnose", "odd").out == "ok: no crash found\n"
