@@ -13,11 +13,17 @@ from typing import Any, BinaryIO, NamedTuple
 from orchestrator.core.errors import ApiError, DaemonError, NoDaemon
 
 ANSWER_TIMEOUT_S = 60.0
+ALIVE_WITHIN_S = 10.0
+"""A daemon that is alive tells of itself by then, however busy it is."""
 STREAM_SILENCE_S = 60.0
 """A stream has a sign of life every 15 s; four missed ones mean that the daemon is stuck."""
 
 Query = Mapping[str, str | int | float | None]
 Message = dict[str, Any]
+
+
+class DaemonSilent(DaemonError):  # noqa: N818  says what happened
+    """Something listens and says nothing in time."""
 
 
 class LogPart(NamedTuple):
@@ -54,6 +60,10 @@ class Client:
     ) -> Message:
         """The document at a path; `timeout_s` where the daemon may take its time."""
         return self.call("GET", path, query=query, timeout_s=timeout_s)
+
+    def daemon_view(self) -> Message:
+        """What the daemon says of itself; DaemonSilent soon where it is stuck."""
+        return self.get("/v1/daemon", timeout_s=ALIVE_WITHIN_S)
 
     def call(
         self,
@@ -153,6 +163,8 @@ class Client:
             connection.settimeout(timeout_s)
             try:
                 connection.connect(str(self.socket_path))
+            except (BlockingIOError, TimeoutError) as exc:
+                raise _broken(TimeoutError()) from exc  # so many wait already
             except OSError as exc:
                 raise NoDaemon(
                     f"No daemon answers at {self.socket_path} ({exc.strerror or exc}).",
@@ -286,5 +298,8 @@ def _cut_short() -> DaemonError:
 
 
 def _broken(exc: OSError) -> DaemonError:
-    reason = "no sign of life in time" if isinstance(exc, TimeoutError) else str(exc)
-    return DaemonError(f"The daemon stopped answering ({reason}).", remedy=_RESTART)
+    if isinstance(exc, TimeoutError):
+        return DaemonSilent(
+            "The daemon does not answer (no sign of life in time).", remedy=_RESTART
+        )
+    return DaemonError(f"The daemon stopped answering ({exc}).", remedy=_RESTART)

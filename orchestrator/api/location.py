@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.errors import UsageError
+from orchestrator.probe.procfs import start_time
 
 INVENTORY_NAME = "inventory.yaml"
 MAX_SOCKET_BYTES = 99
@@ -28,7 +29,10 @@ class Location(NamedTuple):
     lock: Path
     """Locked (flock) by the daemon for as long as it lives."""
     note: Path
-    """JSON that the daemon leaves: pid, socket, inventory; clients believe its socket."""
+    """JSON that the daemon leaves: pid, start (in clock ticks since boot), socket, inventory.
+
+    Clients believe its socket.
+    """
     log: Path
 
 
@@ -115,8 +119,9 @@ def read_note(path: Path) -> dict[str, Any]:
 def write_note(location: Location, pid: int) -> None:
     """Leave the daemon's note, in one step; the state folder must be there."""
     places = {"socket": str(location.socket), "inventory": str(location.inventory)}
+    start = start_time(pid)
     new = location.note.with_suffix(".new")
-    new.write_text(json.dumps({"pid": pid, **places}), encoding="utf-8")
+    new.write_text(json.dumps({"pid": pid, "start": start, **places}), encoding="utf-8")
     new.replace(location.note)
 
 

@@ -3,16 +3,13 @@
 import argparse
 import contextlib
 import os
-import time
 
 from orchestrator.api.client import Client
 from orchestrator.api.location import all_notes, daemon_socket
 from orchestrator.cli import output
 from orchestrator.cli.reach import location_of, running_client, warn_if_outdated
 from orchestrator.cli.reach import start as start_daemon
-from orchestrator.core.errors import DaemonError, NoDaemon, OrchError
-
-STOP_DEADLINE_S = 30.0
+from orchestrator.core.errors import NoDaemon, OrchError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,26 +35,10 @@ def start(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """End the daemon and wait until it has gone; runs go on."""
-    client = Client(daemon_socket(location_of(options)))
-    try:
-        client.call("POST", "/v1/daemon/stop", {})
-    except NoDaemon:
-        output.say("no daemon was running")
-        return 0
-    deadline = time.monotonic() + STOP_DEADLINE_S
-    while time.monotonic() < deadline:
-        try:
-            client.get("/v1/daemon")
-        except NoDaemon:
-            output.say("the daemon has ended; runs go on without it")
-            return 0
-        except DaemonError:
-            pass  # it closed the call as it ended
-        time.sleep(0.02)
-    raise DaemonError(
-        f"The daemon has not ended after {STOP_DEADLINE_S:.0f} s.",
-        remedy="`orch daemon status` shows its process.",
-    )
+    from orchestrator.cli.ending_daemon import end_daemon
+
+    output.say(end_daemon(location_of(options)))
+    return 0
 
 
 def status(options: argparse.Namespace) -> int:
@@ -67,7 +48,7 @@ def status(options: argparse.Namespace) -> int:
     location = location_of(options)
     socket = daemon_socket(location)
     try:
-        view = Client(socket).get("/v1/daemon")
+        view = Client(socket).daemon_view()
     except NoDaemon:
         view = {"running": False, "pid": None, "socket": str(socket)}
     return _print(view, options)
@@ -78,7 +59,7 @@ def _status_of_all(options: argparse.Namespace) -> int:
     for said in all_notes(os.environ):
         view = {"running": False, **said, "pid": None}
         with contextlib.suppress(OrchError):
-            view = Client(said["socket"]).get("/v1/daemon")
+            view = Client(said["socket"]).daemon_view()
         views.append(view)
     if options.json:
         output.print_json({"daemons": views})

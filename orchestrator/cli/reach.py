@@ -124,7 +124,7 @@ def _pass_values(client: Client) -> None:
 
     What a person exports now is the newest word; where it replaces another, that is said.
     """
-    client.daemon = client.get("/v1/daemon")
+    client.daemon = client.daemon_view()
     wants = client.daemon.get("wants") or []
     values = {name: os.environ[name] for name in wants if os.environ.get(name)}
     if values:

@@ -1,10 +1,13 @@
 """The command line and the daemon that it starts, as a person has them on a fresh machine."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 from orchestrator.api.location import locate
 from orchestrator.cli.reach import running_client
+from orchestrator.probe import procfs
 from tests.cli.conftest import Ran, spawn
 from tests.conftest import TmuxCall
 
@@ -211,3 +215,38 @@ def test_a_letter_that_the_terminal_has_not_is_a_question_mark(
     code, out, err = finished("silence", "add", "job=caf\udce9", "--for", "1h")
     assert (code, out) == (2, "")
     assert "no job is named caf" in err
+
+
+def test_a_daemon_that_hangs_is_said_and_ended(no_daemon_left: Path, orch: Orch) -> None:
+    """A stopped process costs a command seconds, not a minute, and `daemon stop` ends it."""
+    pid = json.loads(orch("daemon", "start", "--json").out)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for words in (("status",), ("daemon", "status")):
+            begun = time.monotonic()
+            code, _, err = finished(*words)
+            assert code != 0
+            assert "does not answer" in err
+            assert "orch daemon stop" in err
+            assert time.monotonic() - begun < 30
+        code, out, _ = finished("daemon", "stop")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert (code, f"process {pid}" in out) == (0, True)
+    found = procfs.stat(pid)
+    assert found is None or found.state == procfs.ZOMBIE
+    assert finished("daemon", "stop")[1].strip() == "no daemon was running"
+
+
+def test_a_foreign_socket_that_is_silent_is_said_as_such(no_daemon_left: Path, orch: Orch) -> None:
+    """Nobody is signalled for it: the note's daemon has gone."""
+    place = Path(json.loads(orch("daemon", "start", "--json").out)["socket"])
+    assert orch("daemon", "stop").code == 0
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen(5)
+        code, _, err = finished("daemon", "stop")
+    place.unlink()
+    assert code != 0
+    assert "no daemon of this inventory" in err
