@@ -60,6 +60,10 @@ class Fleet:
         ]
         return sorted(found, key=lambda one: -one["opened_at"])
 
+    def alarms(self, run: str | None = None) -> list[IncidentView]:
+        """Those of the open incidents that nobody has taken note of."""
+        return [one for one in self.open_incidents(run) if one["state"] == "open"]
+
     def incident_of(self, run: RunView) -> IncidentView | None:
         """The incident to show for a run: the newest open one, else the one that it names."""
         found = self.open_incidents(run["id"])

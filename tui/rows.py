@@ -93,7 +93,9 @@ def run_cells(run: RunView, sight: Sight, fleet: Fleet) -> dict[str, Cell]:
     course = sight.courses.get(run["id"])
     live = run["state"] in LIVE
     quiet = "plain" if live else "muted"
-    alarms = len(fleet.open_incidents(run["id"]))
+    badge = Cell("!", "bad") if fleet.alarms(run["id"]) else Cell("", "bad")
+    if not badge.text and fleet.open_incidents(run["id"]):
+        badge = Cell("✓", "muted")  # somebody cares already
     losses = [loss for _, loss in course.losses] if course else []
     eta = eta_of(run, course) if live else None
     gpus = fleet.gpus_of(run["id"]) if live else []
@@ -102,7 +104,7 @@ def run_cells(run: RunView, sight: Sight, fleet: Fleet) -> dict[str, Cell]:
     seen = not live or run["link"] == "connected"
     where = run["target"] if seen else f"{link[0]} {run['target']}"
     return {
-        "badge": Cell("!" if alarms else "", "bad"),
+        "badge": badge,
         "run": Cell(text.harmless(run["id"]), "strong" if live else quiet),
         "state": state_cell(run),
         "step": Cell(text.number(run["step"]), quiet),
@@ -149,7 +151,7 @@ def sort_key(order: str, run: RunView, fleet: Fleet) -> tuple[Any, ...]:
     newest = -run["created_at"]
     match order:
         case "trouble":
-            calm = not fleet.open_incidents(run["id"])
+            calm = not fleet.alarms(run["id"])
             state = run["state"]
             place = _TROUBLE.index(state) if state in _TROUBLE else len(_TROUBLE)
             return (calm, place, newest)
@@ -211,12 +213,15 @@ def summary(sight: Sight) -> list[Cell]:
         return []
     live = sum(1 for run in fleet.runs.values() if run["state"] in LIVE)
     failed = sum(1 for run in fleet.runs.values() if run["state"] in {"failed", "lost"})
-    alarms = len(fleet.open_incidents())
+    alarms = len(fleet.alarms())
+    known = len(fleet.open_incidents()) - alarms
     cells = [Cell(f"{live} live of {count(len(fleet.runs), 'run')}", "strong" if live else "plain")]
     if failed:
         cells.append(Cell(f"{failed} failed", "muted"))
     if alarms:
         cells.append(Cell(f"! {count(alarms, 'open incident')}", "bad"))
+    if known:
+        cells.append(Cell(f"✓ {known} acknowledged", "muted"))
     cells += gpu_summary(fleet.targets.values())
     blind = sum(1 for one in fleet.targets.values() if one["link"] == "unreachable")
     if blind:

@@ -132,7 +132,8 @@ def ps(options: argparse.Namespace) -> int:
         output.print_json(found)
         return 0
     if not found["runs"]:
-        output.say("no runs yet; `orch run` starts one")
+        of_job = f" of {options.job}" if options.job else ""
+        output.say(f"no runs{of_job} yet; `orch run{of_job[3:]}` starts one")
         return 0
     moment = output.now()
     output.say(*output.table(RUN_HEADS.split(), [run_row(run, moment) for run in found["runs"]]))

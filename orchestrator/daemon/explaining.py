@@ -4,7 +4,7 @@ from typing import Any
 
 from orchestrator.core.errors import NoSuchRun
 from orchestrator.core.explain import Occurrence, Story, explain, markdown, text
-from orchestrator.core.model import Incident, Run
+from orchestrator.core.model import Incident, Run, RunState
 from orchestrator.daemon import comparing
 from orchestrator.daemon.parts import Parts
 
@@ -39,10 +39,17 @@ async def _story(parts: Parts, incident: Incident) -> Story:
         incident=incident,
         earlier=await _earlier(parts, run),
         good=good,
+        later=await _finished_later(parts, run),
         changes=(*since.changes, *await comparing.around(parts, run)),
         unknown=since.unknown,
         stop_reason=(await parts.store.view(run.id)).stop_reason,
     )
+
+
+async def _finished_later(parts: Parts, run: Run) -> Run | None:
+    """The first run of the job after this one that finished."""
+    later = [one for one in await parts.store.runs.list(job=run.job) if one.number > run.number]
+    return next((one for one in reversed(later) if one.state is RunState.FINISHED), None)
 
 
 async def _earlier(parts: Parts, run: Run) -> tuple[Occurrence, ...]:

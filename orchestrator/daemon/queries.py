@@ -12,6 +12,7 @@ from orchestrator.core.errors import NoSuchRun, UsageError
 from orchestrator.core.model import Incident, Run, RunState
 from orchestrator.daemon.moments import offset_since
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.shipping import find_job
 from orchestrator.daemon.views import gpu_view, incident_view
 from orchestrator.store import points
 
@@ -34,8 +35,10 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 async def runs(parts: Parts, query: Mapping[str, str]) -> Message:
     """GET /v1/runs."""
-    limit = None if query.get("all") else NEWEST
-    found = await parts.store.runs.list(job=query.get("job") or None, limit=limit)
+    limit, job = None if query.get("all") else NEWEST, query.get("job") or None
+    found = await parts.store.runs.list(job=job, limit=limit)
+    if job is not None and not found:
+        find_job(parts.inventory, job)  # a typing slip is no job that never ran
     return {"runs": [await parts.crew.display.view(run.id, run) for run in found]}
 
 

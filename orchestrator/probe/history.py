@@ -85,10 +85,11 @@ def _chosen(workdir: Workdir, wanted: str | None, current: str | None) -> dict[s
         at = next((i for i, record in enumerate(records) if record["digest"] == current), -1)
         older = records[at + 1 :]
         if not older:
+            others = ", ".join(one["digest"] for one in records if one["digest"] != current)
             raise OpError(
                 "DeployError",
                 f"there is no release before the current one in {workdir.path}.",
-                f"Name one: {names}.",
+                f"Name one with --to: {others}." if others else "It has no other; deploy one.",
             )
         return older[0]
     matching = [record for record in records if record["digest"].startswith(wanted)]

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, case, func, select, update
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import NoSuchRun
+from orchestrator.core.inventory.matches import SIMULATION
 from orchestrator.core.model import Attempt, Run
 from orchestrator.store import tables
 from orchestrator.store.dialects import insert
@@ -195,11 +196,15 @@ def near_names(connection: Connection, words: str) -> str:
 
 def _nth_newest(connection: Connection, words: str) -> Run:
     nth = int(words[1:])
-    known = connection.execute(select(func.count()).select_from(tables.runs)).scalar_one()
+    # A rehearsal of the alarm is nobody's newest run; it is meant by its name.
+    of_jobs = tables.runs.c.job != SIMULATION
+    counted = select(func.count()).select_from(tables.runs).where(of_jobs)
+    known = connection.execute(counted).scalar_one()
     if not 1 <= nth <= known:
         there = "there are none yet" if not known else f"there are {known}"
         raise NoSuchRun(f"There is no run {words}: {there}.", remedy="@1 is the newest run.")
-    query = select(tables.runs).order_by(_NEWEST_FIRST).limit(1).offset(nth - 1)
+    newest = select(tables.runs).where(of_jobs).order_by(_NEWEST_FIRST)
+    query = newest.limit(1).offset(nth - 1)
     return run_of(connection.execute(query).mappings().one())
 
 

@@ -27,8 +27,11 @@ def test_alarm_path_from_a_run_to_the_receiver_and_back(story: Story, receiver: 
     assert receiver.wait_for(where=lambda one: one.json["status"] == "resolved")
     assert orch.json("incidents")["incidents"] == []
     assert [one["state"] for one in orch.json("status")["incidents"]] == ["resolved"]
-    assert orch.json("show", "@1")["state"] == "failed"
+    assert orch.json("show", "simulation-1")["state"] == "failed"
+    assert "there are none yet" in orch("show", "@1", check=102).stderr
     assert orch.json("ps", "--job", "dflash")["runs"] == []
+    assert "no runs of dflash yet" in orch("ps", "--job", "dflash").stdout
+    assert "There is no job dflsh" in orch("ps", "--job", "dflsh", check=2).stderr
 
     said = orch.json("simulate", "cuda_oom")
     assert (said["recognised"], said["arrived"]) == (True, True)

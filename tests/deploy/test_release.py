@@ -313,8 +313,18 @@ async def test_rollback_goes_one_back_and_to_a_named_release(
     with pytest.raises(DeployError, match=rf"no release.*{made[0]}"):
         await release.rollback(caller, job, "zzz")
     await release.rollback(caller, job, made[0])
-    with pytest.raises(DeployError, match="no release before the current one"):
+    with pytest.raises(DeployError, match="no release before the current one") as refused:
         await release.rollback(caller, job)
+    assert refused.value.remedy == f"Name one with --to: {made[2]}, {made[1]}."
+
+
+async def test_one_release_is_no_way_back(caller: NearCaller, job: Job, package: Path) -> None:
+    """The current release is not offered as the remedy of having no other."""
+    (package / "model.py").write_text("LAYERS = 1\n")
+    await deployed(caller, job)
+    with pytest.raises(DeployError, match="no release before the current one") as refused:
+        await release.rollback(caller, job)
+    assert refused.value.remedy == "It has no other; deploy one."
 
 
 async def test_a_rollback_to_a_changed_release_is_refused(
@@ -384,6 +394,19 @@ async def test_two_deploys_at_once_both_end_whole(
     assert tree_of(one.path) == tree_of(package)
     assert tree_of(two.path) == tree_of(other)
     assert os.readlink(workdir / "current").removeprefix("releases/") in {one.digest, two.digest}
+
+
+async def test_deploys_of_the_same_release_at_once_take_turns(
+    caller: NearCaller, job: Job, package: Path, workdir: Path
+) -> None:
+    """Of one package for several jobs the first is sent, and the others find it there."""
+    for round_ in range(6):
+        for number in range(30):
+            (package / f"file{number}.py").write_text(f"ROUND = {round_}, {number}\n" * 50)
+        done = await asyncio.gather(*(deployed(caller, job) for _ in range(4)))
+        assert len({one.digest for one, _ in done}) == 1
+        assert tree_of(done[0][0].path) == tree_of(package)
+        assert leftovers(workdir) == []
 
 
 async def test_a_workdir_that_cannot_be_made_is_refused_with_its_remedy(

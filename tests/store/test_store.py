@@ -33,11 +33,12 @@ async def test_numbers_count_for_each_job(store: Store) -> None:
 
 async def test_words_of_run(store: Store) -> None:
     """A RUN is an id, a job's newest, `@N` or `-N` newest, a unique prefix, or a number."""
-    for job in ("dflash", "dflash", "eagle"):
+    for job in ("dflash", "dflash", "eagle", "simulation"):
         await store.runs.create(draft(job))
     expected = {
         "dflash-1": "dflash-1",
         "dflash": "dflash-2",
+        "simulation": "simulation-1",
         "@1": "eagle-1",
         "-1": "eagle-1",
         "@3": "dflash-1",

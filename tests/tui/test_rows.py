@@ -1,6 +1,7 @@
 """What the tables say: filters, orders, groups, columns by width, ages, GPUs, tracebacks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,25 @@ def test_speed_and_time_left_come_from_the_steps_where_the_program_tells_none() 
 
 
 def test_a_course_goes_on_after_what_the_daemon_stored_and_begins_anew_after_a_checkpoint() -> None:
+def test_what_somebody_has_taken_note_of_is_no_alarm() -> None:
+    """An acknowledged incident is counted and marked apart from open ones."""
+    sight = sight_of("crash-loop")
+    fleet = sight.fleet
+    assert fleet is not None
+    first = fleet.open_incidents()[0]
+    known = replace(
+        fleet, incidents={**fleet.incidents, first["id"]: {**first, "state": "acknowledged"}}
+    )
+    count = len(fleet.open_incidents()) - 1
+    told = [cell.text for cell in rows.summary(replace(sight, fleet=known))]
+    assert "✓ 1 acknowledged" in told
+    assert [one for one in told if "open incident" in one] == (
+        [f"! {count} open incident{'' if count == 1 else 's'}"] if count else []
+    )
+    badge = rows.run_cells(fleet.runs[first["run"]], sight, known)["badge"]
+    assert (badge.text, badge.kind) == ("✓", "muted")
+
+
     """Older losses go in front, none twice; a step that went back drops what came after it."""
     course = Course()
     course.note(pieces.run(3, step=10, loss=2.0))  # type: ignore[arg-type]  # as the API gives it

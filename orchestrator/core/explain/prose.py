@@ -157,7 +157,9 @@ def change_lines(changes: Iterable[Document]) -> Iterator[str]:
 def _changes(said: Document) -> Iterator[str]:
     yield from change_lines(said["changes"])
     if said["last_good"] is None:
-        yield "no run of this job has finished yet, so there is nothing to compare with"
+        later = said["finished_later"]
+        since = f" (run {later['number']} did, after it)" if later else ""
+        yield f"no run of this job had finished before{since}, so there is nothing to compare with"
         return
     if not said["changes"] and not said["unknown"]:
         yield "same code, same configuration, same environment, same caches"

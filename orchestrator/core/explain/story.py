@@ -55,6 +55,8 @@ class Story:
     """The job's runs before this one, oldest first."""
     good: Run | None
     """The newest of them that finished."""
+    later: Run | None
+    """The first run after this one that finished; told where there is no good one before."""
     changes: tuple[Change, ...]
     """From the last good run to this one."""
     stop_reason: str | None = None

@@ -50,6 +50,7 @@ def explain(story: Story) -> Document:
         "seen_before": [_seen(one, incident) for one in seen],
         "tried": _tried(story, seen),
         "last_good": _good(story.good),
+        "finished_later": _good(story.later),
         "changes": [one.to_json() for one in ordered(story.changes)],
         "unknown": list(story.unknown),
         "next_steps": [str(step) for step in found.get("next_steps") or ()],

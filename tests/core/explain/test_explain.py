@@ -86,6 +86,7 @@ def story(**changes: Any) -> Story:
             Occurrence(run=run(4, why="warm-up on one GPU"), incident=oom),
         ),
         good=finished,
+        later=None,
         changes=(
             Change(kind="environment", name="triton", text="triton 3.6 -> 3.5"),
             Change(kind="code", name="a.py", text="a.py changed (+3 -1)"),
@@ -142,7 +143,7 @@ def test_nothing_changed_is_said_too() -> None:
     assert "Nothing is known to have changed since run 1" in blind
     assert "not known: environment: not noted for run 1" in blind
     first = text(explain(story(good=None, changes=())))
-    assert "no run of this job has finished yet" in first
+    assert "no run of this job had finished before, so" in first
 
 
 def test_text_says_who_died_and_when() -> None:
@@ -185,7 +186,7 @@ def test_evidence_is_found_again_by_its_line() -> None:
     assert [one.split(":")[0] for one in said["evidence"]] == [str(line)]
 
 
-def test_what_is_wrong_with_a_run_that_lives_is_no_death():
+def test_what_is_wrong_with_a_run_that_lives_is_no_death() -> None:
     """A hang, a straggler: nothing has ended."""
     living = run(5, state=RunState.RUNNING, exit_code=None, ended_at=None)
     hang = incident(5, signature="hang", title="The run hangs", finding={**FINDING, "ends": None})
@@ -216,3 +217,13 @@ def test_broken_expectation_of_a_finished_run_names_its_step_and_no_death() -> N
     assert "nothing died, the run finished" in facts
     assert "\n  died" not in facts
     assert f"  broken  {told}\n" in facts
+
+
+def test_a_run_that_finished_afterwards_is_told_where_none_had_before() -> None:
+    """It is no good one to compare with, and nobody says that there is none at all."""
+    later = run(6, state=RunState.FINISHED, exit_code=0)
+    said = explain(story(good=None, earlier=(), changes=(), later=later))
+    assert said["finished_later"]["number"] == 6
+    assert "no run of this job had finished before (run 6 did, after it)" in text(said)
+    never = text(explain(story(good=None, earlier=(), changes=())))
+    assert "no run of this job had finished before, so" in never
