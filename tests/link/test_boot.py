@@ -147,12 +147,18 @@ async def test_too_much_noise() -> None:
 
 async def test_way_in_that_fails() -> None:
     """A runtime that refuses is told with its status and its words, without their escapes."""
-    transport = saying(status=2, stderr=b"\033[1mCT 200 not running\033[0m\n")
+    transport = saying(status=2, stderr=b"\033[1mthe lock is held\033[0m\n")
     with pytest.raises(Unreachable) as caught:
         await boot_on(transport)
     assert "exit status 2" in str(caught.value)
-    assert "?[1mCT 200 not running" in str(caught.value)
+    assert "?[1mthe lock is held" in str(caught.value)
     assert "Is container 200 running?" in str(caught.value)
+
+
+async def test_a_container_that_does_not_run() -> None:
+    """Words of a runtime that are known to mean this are said as a sentence, with what to do."""
+    with pytest.raises(Unreachable, match="Container 200 does not run on host pve1"):
+        await boot_on(saying(status=255, stderr=b"CT 200 not running\n"))
 
 
 @pytest.mark.parametrize("hello", [{**HELLO, "v": 999}, {"kind": "pong"}])
