@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.messages import TargetView
+from orchestrator.core.parse.shared_gpus import shared_words, shown_above
 from tui import text
 from tui.cells import LINKS, Cell, Column, Row
 from tui.fleet import LIVE, Fleet, Sight
@@ -182,6 +183,7 @@ def gpu_rows(sight: Sight) -> list[Row]:
     if sight.fleet is None:
         return []
     found: list[Row] = []
+    above = shown_above(sight.fleet.targets.values())
     for target in sight.fleet.targets.values():
         if not target["gpus"]:
             continue
@@ -189,9 +191,11 @@ def gpu_rows(sight: Sight) -> list[Row]:
         shape, _ = LINKS.get(target["link"], ("?", "plain"))
         heading = f"{shape} {text.harmless(target['name'])}  {where_of(target)}"
         heading += f"  seen {text.age(seen)} ago by {target['gpu_source'] or 'nobody'}"
+        heading += "".join(f"; {text.harmless(w)}" for w in shared_words(above, target["name"]))
         found.append(Row(f"{target['name']} heading", {"heading": Cell(heading)}, heading=True))
         for gpu in target["gpus"]:
-            found += _rows_of_gpu(gpu, target["name"], sight.fleet)
+            if (target["name"], int(gpu["index"])) not in above:
+                found += _rows_of_gpu(gpu, target["name"], sight.fleet)
     return found
 
 

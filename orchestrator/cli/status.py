@@ -11,6 +11,7 @@ from orchestrator.cli import output
 from orchestrator.cli.reach import connect, warn_if_outdated
 from orchestrator.cli.verdict import verdict_lines
 from orchestrator.core.parse.gpu_notes import notes
+from orchestrator.core.parse.shared_gpus import shared_words, shown_above
 from orchestrator.core.parse.until import parse_until
 
 FINISHED, FAILED, STOPPED, TIMEOUT = 0, 100, 103, 124
@@ -237,16 +238,19 @@ def top(options: argparse.Namespace) -> int:
         output.print_json(found)
         return 0
     moment = output.now()
+    above = shown_above(found["targets"])
     for target in found["targets"]:
+        own = [one for one in target["gpus"] if (target["name"], int(one["index"])) not in above]
         age = output.age(target["gpus_at"], moment)
         seen = f"GPUs {age} ({target['gpu_source'] or '-'})" if target["gpus"] else "no GPU is seen"
         output.say(f"{target['name']}  {target['link']}, {seen}")
         if target["error"]:
             output.say(f"  {target['error']}")
         heads = "GPU NAME USE MEMORY POWER TEMP PROCESSES"
-        rows = [_gpu_row(gpu) for gpu in target["gpus"]]
+        rows = [_gpu_row(gpu) for gpu in own]
         output.say(*(f"  {line}" for line in output.table(heads.split(), rows) if rows))
-        for gpu in target["gpus"]:
+        output.say(*(f"  {words}" for words in shared_words(above, target["name"])))
+        for gpu in own:
             if wrong := notes(gpu["extra"]):
                 output.say(f"  GPU {gpu['index']}: {'; '.join(wrong)}")
     return 0

@@ -107,6 +107,17 @@ def test_a_program_of_a_run_that_has_ended_is_left_over() -> None:
     assert "left over: the run is failed" in row.cells["owner"].text
 
 
+def test_a_card_that_two_targets_see_has_one_row() -> None:
+    """Containers of one host are often given the same GPUs; the second heading says so."""
+    same = [pieces.gpu(0, 90, 20, "dflash-2")]
+    one = pieces.target(gpus=same)
+    targets = [one, {**one, "name": "twin"}]
+    sight = Sight(now=NOW, fleet=Fleet.of(pieces.snapshot(targets, [])))  # type: ignore[arg-type]  # as the API gives it
+    _, _, heading = gpus.gpu_rows(sight)
+    assert heading.heading
+    assert "GPU 0 is shared with" in heading.cells["heading"].text
+
+
 def test_the_users_own_frames_come_first_and_innermost() -> None:
     """Of a traceback through libraries, only the user's frames are told, the last call first."""
     told = [cell.text for cell in story.user_frames(pieces.TRACEBACK)]
@@ -129,17 +140,6 @@ def test_an_incident_says_what_was_tried_before() -> None:
     assert lines[2] == "dflash-2, 45m ago: remove the torch.compile wrapper"
 
 
-def test_speed_and_time_left_come_from_the_steps_where_the_program_tells_none() -> None:
-    """Steps that went by give the speed; with a known last step, the time left."""
-    course = Course()
-    for second in range(11):
-        course.note(pieces.run(3, step=100 + 2 * second, output_at=NOW + second))  # type: ignore[arg-type]  # as the API gives it
-    run: Any = pieces.run(3, step=120, metrics={"total_steps": 160})
-    assert rows.speed_of(run, course) == "2 st/s"
-    assert rows.eta_of(run, course) == 20.0
-
-
-def test_a_course_goes_on_after_what_the_daemon_stored_and_begins_anew_after_a_checkpoint() -> None:
 def test_what_somebody_has_taken_note_of_is_no_alarm() -> None:
     """An acknowledged incident is counted and marked apart from open ones."""
     sight = sight_of("crash-loop")
@@ -159,6 +159,17 @@ def test_what_somebody_has_taken_note_of_is_no_alarm() -> None:
     assert (badge.text, badge.kind) == ("✓", "muted")
 
 
+def test_speed_and_time_left_come_from_the_steps_where_the_program_tells_none() -> None:
+    """Steps that went by give the speed; with a known last step, the time left."""
+    course = Course()
+    for second in range(11):
+        course.note(pieces.run(3, step=100 + 2 * second, output_at=NOW + second))  # type: ignore[arg-type]  # as the API gives it
+    run: Any = pieces.run(3, step=120, metrics={"total_steps": 160})
+    assert rows.speed_of(run, course) == "2 st/s"
+    assert rows.eta_of(run, course) == 20.0
+
+
+def test_a_course_goes_on_after_what_the_daemon_stored_and_begins_anew_after_a_checkpoint() -> None:
     """Older losses go in front, none twice; a step that went back drops what came after it."""
     course = Course()
     course.note(pieces.run(3, step=10, loss=2.0))  # type: ignore[arg-type]  # as the API gives it

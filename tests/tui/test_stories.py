@@ -95,6 +95,15 @@ async def test_a_daemon_that_went_leaves_what_was_seen_with_its_age(dashboard: M
         assert pilot.app.screen.has_class("-stale")
 
 
+async def test_read_only_names_the_command_that_starts_a_daemon(dashboard: Made) -> None:
+    """A key that does nothing is not offered."""
+    async with dashboard("gone", at=61.0, read_only=True).run_test(size=(120, 24)) as pilot:
+        await settle(pilot)
+        shown = screen_text(pilot)
+        assert "`orch daemon start` starts it" in shown
+        assert "S starts it" not in shown
+
+
 async def test_remote_escapes_never_reach_the_terminal(dashboard: Made) -> None:
     """Nothing that a target wrote arrives as a control character, in tables or in logs."""
     async with dashboard("hostile").run_test(size=(160, 40)) as pilot:

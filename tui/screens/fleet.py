@@ -79,7 +79,8 @@ class FleetScreen(Page):
         sight = self.sight
         if sight.fleet is None:
             if sight.reason:
-                return ["", "No daemon answers, so there is nothing to show.", "S starts one."]
+                remedy = f"{self.daemon_starter} starts one."
+                return ["", "No daemon answers, so there is nothing to show.", remedy]
             return ["", "Calling the daemon ..."]
         if sight.fleet.runs:
             return ["", f"No run has {self._words!r} in it.", "Esc shows all of them."]

@@ -62,9 +62,17 @@ class Page(Screen[None]):
     def _paint_all(self) -> None:
         self.set_class(not self.sight.connected and self.sight.fleet is not None, "-stale")
         self.query_one(StatusBar).tell(
-            self.sight, name=self.options.name, place=self.heading, hint="S starts it"
+            self.sight,
+            name=self.options.name,
+            place=self.heading,
+            hint=f"{self.daemon_starter} starts it",
         )
         self.paint()
+
+    @property
+    def daemon_starter(self) -> str:
+        """What starts a daemon: a key, or a command where keys change nothing."""
+        return "`orch daemon start`" if self.options.read_only else "S"
 
     def paint(self) -> None:
         """Tell the widgets what to show."""
