@@ -71,6 +71,7 @@ _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
     "simulate": lambda parts, _, body: simulating.simulate(parts, body),
     "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
 }
+_READING = {"follow", "search"}
 _ACTIONS: dict[str, Answer] = {
     "ack": lambda parts, words, _: silences.acknowledge(parts, words),
     "silence-add": lambda parts, _, body: silences.add(parts, body),
@@ -133,6 +134,8 @@ class DaemonBackend:
 
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream:
         """One stream."""
+        if what not in _READING:
+            self._parts.footing.require()
         return _known(_STREAMS, what)(self._parts, words, checked(what, body))
 
     async def archive(self, words: str) -> Archive:
@@ -141,6 +144,7 @@ class DaemonBackend:
 
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
+        self._parts.footing.require()
         return await _known(_ACTIONS, what)(self._parts, words, checked(what, body))
 
     async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None:

@@ -161,6 +161,7 @@ async def _store(
 
 async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerator[Message, None]:
     """The stream of `orch stop`."""
+    await parts.rebuilding.settle_on(words)
     found = await parts.store.runs.find(words)
     live = await nodes.live_nodes(parts.store, found)
     if not live:

@@ -18,6 +18,7 @@ from orchestrator.daemon.deploy_looks import DeployLooks
 from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
 from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.footing import Footing
 from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.leasing import Leasing
@@ -28,6 +29,7 @@ from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.hashes import HashCache
 from orchestrator.sinks.make import Rack
 from orchestrator.sinks.outbox import Outbox
+from orchestrator.store.schema import DATABASE_FILE
 from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
 
@@ -70,7 +72,9 @@ class Parts:
     leasing: Leasing
     code: InstalledCode
     started_at: float
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    ending: asyncio.Event
+    footing: Footing
+    rebuilding: Rebuilding
     packages: Packages
     looks: DeployLooks
     busy: set[str] = field(default_factory=set)
@@ -137,6 +141,9 @@ class Parts:
                 clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
             )
             rebuilding = Rebuilding(clock=clock, file=file, store=store, fleet=fleet, crew=crew)
+            ending = asyncio.Event()
+            footing = Footing(_files(location), clock, ending)
+            _keep(stack, footing.run(), "footing")
             _keep(stack, duties.run(), "duties")
             _keep(stack, rebuilding.run(), "rebuilding")
             _keep(stack, neighbours.run(), "neighbours")
@@ -157,6 +164,9 @@ class Parts:
                 packages=Packages.of(location.state_folder),
                 looks=looks,
                 started_at=clock.now(),
+                ending=ending,
+                footing=footing,
+                rebuilding=rebuilding,
             )
 
 
@@ -165,6 +175,11 @@ def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location
     leasing = Leasing(store.leases, clock, file.current, where)
     store.runs.host_of = leasing.key_of
     return leasing
+
+
+def _files(location: Location) -> list[Path]:
+    """What must stay where it is; a database elsewhere has no file here."""
+    return [location.lock, location.state_folder / DATABASE_FILE]
 
 
 def _env_file() -> Path:

@@ -8,12 +8,12 @@ Of one that had ended while the old database was still written nothing is told a
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable
+from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable, UsageError
 from orchestrator.core.model import Attempt, Inventory, Job, Run, RunState, Target, number_of
 from orchestrator.daemon.adopted import rebuilt_key
 from orchestrator.daemon.crew import Crew
@@ -26,6 +26,7 @@ KEY = "rebuilding"
 AGAIN_S = 5.0
 ASK_WITHIN_S = 120.0
 JUDGED_WITHIN_S = 60.0
+STOP_WAITS_S = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,33 @@ class Rebuilding:
     store: Store
     fleet: Fleet
     crew: Crew
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once every run that was lost is back, or none was."""
 
     async def run(self) -> None:
         """Until all have been asked; at once where nothing was lost."""
+        await self._rebuild()
+        self.over.set()
+
+    async def settle_on(self, words: str) -> None:
+        """Before RUN is looked up for something that cannot be undone: let lost runs come back.
+
+        UsageError where they do not in time, unless RUN is the whole name of one that is here.
+        """
+        if self.over.is_set() or words in {run.id for run in await self.store.runs.list()}:
+            return
+        try:
+            async with asyncio.timeout(STOP_WAITS_S):
+                await self.over.wait()
+        except TimeoutError:
+            raise UsageError(
+                f"The database was lost, and its runs are still being asked for at the targets: "
+                f"{words} may mean a run that is not back yet.",
+                remedy="Name the run in full (`orch ps -a`), or try again once `orch doctor` says "
+                "that its runs are back.",
+            ) from None
+
+    async def _rebuild(self) -> None:
         if self.store.leases is not None:
             return  # a shared database has keepers of its own
         claimed = await asyncio.to_thread(self.store.logs.claimed)

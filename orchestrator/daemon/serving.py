@@ -1,8 +1,11 @@
 """The life of a daemon between its start and its end: the parts, the API, the signals."""
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
+from pathlib import Path
 
 from orchestrator.api.listening import TOKEN_VARIABLE, checked_door
 from orchestrator.api.location import Location
@@ -32,10 +35,18 @@ async def serve(location: Location, inventory: InventoryFile, listen: Listen | N
             loop.add_signal_handler(number, backend.ask_to_end)
         await parts.crew.resume()
         await server.start(location.socket)
+        ours = location.socket.stat()
         logger.info("daemon.started", extra={"inventory": str(location.inventory)})
         try:
             await parts.ending.wait()
         finally:
             logger.info("daemon.ending")
             await server.stop()
-            location.socket.unlink(missing_ok=True)
+            _remove(location.socket, ours)
+
+
+def _remove(socket: Path, ours: os.stat_result) -> None:
+    """Of a daemon whose folder was removed under it another one may have the place by now."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(socket.stat(), ours):
+            socket.unlink()

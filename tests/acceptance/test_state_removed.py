@@ -1,0 +1,57 @@
+"""The state folder, or the database in it, removed under a daemon that lives."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.probe import procfs
+from tests.acceptance.conftest import MakeOrch, Orch, local_job
+
+STORY = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
+
+
+@pytest.fixture
+def orch(make_orch: MakeOrch, short_folder: Path) -> Orch:
+    """A project whose job runs until it may end."""
+    (short_folder / "story.py").write_text(STORY)
+    command = f"python3 {short_folder}/story.py {short_folder}/finish"
+    return make_orch(local_job(short_folder, command))
+
+
+def ended(pid: int) -> bool:
+    """Whether a process has gone."""
+    found = procfs.stat(pid)
+    return found is None or found.state == procfs.ZOMBIE
+
+
+def test_a_database_removed_under_the_daemon_comes_back(orch: Orch, short_folder: Path) -> None:
+    """The daemon says so and ends by itself; the next one has the run, and a stop means it."""
+    (short_folder / "finish").touch()
+    orch("run")
+    (short_folder / "finish").unlink()
+    live = orch.json("run", "--detach")["run"]
+    place = orch.json("daemon", "status")
+    for path in Path(place["state_folder"]).glob("orch.db*"):
+        path.unlink()
+    refused = orch("run", "--detach", "--replace", check=None)
+    assert refused.returncode != 0
+    assert "removed or replaced" in refused.stderr
+    orch.until(lambda: ended(place["pid"]))
+    assert "state.lost" in orch.log()
+    assert f"stopping {live}" in orch("stop", "dflash").stderr
+    assert orch.json("show", live)["state"] == "stopped"
+
+
+def test_a_state_folder_removed_under_the_daemon_ends_it(orch: Orch) -> None:
+    """Nobody has to ask for anything: it would watch what nobody is ever told of."""
+    place = orch.json("daemon", "start")
+    shutil.rmtree(place["state_folder"])
+    try:
+        orch.until(lambda: ended(place["pid"]))
+    finally:
+        if not ended(place["pid"]):
+            os.kill(place["pid"], signal.SIGTERM)
+    assert orch.json("daemon", "start")["pid"] != place["pid"]
