@@ -20,8 +20,8 @@ SOURCES = [
 _QUOTED = re.compile(r"`orch ([^`]+)`")
 _INDENTED = re.compile(r"^ {4,}orch (.+)$", re.MULTILINE)
 _END = re.compile(r"\s#.*|\s*[|>;&].*| \.\.\.$")
-_GIVEN = "1"
-"""Stands for what a person fills in; a number, which any option takes that wants a value."""
+_GIVEN = " 1"
+"""Stands for what a text fills in: a word of its own, since some begin with a space."""
 
 
 def phrases(text: str) -> Iterator[str]:
