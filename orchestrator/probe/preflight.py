@@ -111,8 +111,10 @@ def _of_another(wanted: Frame, found: Session) -> Frame:
         return check(
             "session", False,
             f"the session {name} belongs to {found.run}, which still runs in this workdir "
-            f"and is none of the job's runs here: another project has the same `workdir`",
-            f"Give each project a `workdir` and a `session` of its own, or {there}",
+            f"and is none of the job's runs here: another project has the same `workdir`, or "
+            f"the state of this one was lost",
+            f"Give each project a `workdir` and a `session` of its own, or {there} Where this "
+            f"project's own state was lost: orch stop {found.run} --target TARGET.",
         )  # fmt: skip
     return check(
         "session", False, f"the session {name} belongs to {found.run}, which still runs",

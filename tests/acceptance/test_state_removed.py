@@ -55,3 +55,17 @@ def test_a_state_folder_removed_under_the_daemon_ends_it(orch: Orch) -> None:
         if not ended(place["pid"]):
             os.kill(place["pid"], signal.SIGTERM)
     assert orch.json("daemon", "start")["pid"] != place["pid"]
+
+
+def test_a_run_whose_state_was_lost_can_be_stopped_as_is_said(orch: Orch) -> None:
+    """The remedy that a new run names ends the one that nobody here knows any more."""
+    live = orch.json("run", "--detach")["run"]
+    place = orch.json("daemon", "status")
+    orch("daemon", "stop")
+    shutil.rmtree(place["state_folder"])
+    refused = orch("run", "--detach", check=None)
+    assert refused.returncode != 0
+    assert f"orch stop {live} --target" in " ".join((refused.stdout + refused.stderr).split())
+    orch("stop", live, "--target", "local")
+    orch("run", "--detach")
+    orch("stop", "dflash")

@@ -143,6 +143,7 @@ async def test_a_session_of_another_project_in_the_same_workdir_says_what_to_cha
     assert "another project has the same `workdir`" in found.text
     assert found.remedy is not None
     assert "a `workdir` and a `session` of its own" in found.remedy
+    assert "--target TARGET" in found.remedy
 
 
 @pytest.fixture
