@@ -113,7 +113,10 @@ def offer(args: Args, _progress: Progress) -> Args:
 
 def _arrived(path: bytes, sha: str) -> bool:
     """Whether a deploy that was cut short had sent this blob whole."""
-    return os.path.isfile(path) and sha256_of(path) == sha
+    try:
+        return os.path.isfile(path) and sha256_of(path) == sha
+    except FileNotFoundError:
+        return False  # another deploy of this release has just been committed
 
 
 @told

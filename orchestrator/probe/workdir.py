@@ -35,6 +35,8 @@ SPARE = ".spare-"
 _NEXT = ".next-"
 RECORD = "release.json"
 _TURN_S = 10.0
+_SAME_RELEASE_S = 50.0
+"""How long a deploy waits for another of the same release into the same folder."""
 _REMOVALS = 100
 
 
@@ -150,8 +152,8 @@ class _Busy(OpError):
     """Another probe is sending this very release."""
 
 
-# What this process is deploying: incoming folder -> the lock that it holds on it.
-_claims: dict[str, int] = {}
+# What this process is deploying: incoming folder -> the lock on it, and the deploy that it is for.
+_claims: dict[str, tuple[int, int]] = {}
 # Deploys that were given up, and why: what of theirs is still on its way makes no folder anew.
 _given_up: dict[tuple[str, int], OpError] = {}
 _guard = threading.Lock()
@@ -163,25 +165,32 @@ def claim(workdir: Workdir, digest: str, deploy: int) -> str:
     What killed deploys left in the working folder is removed first. `deploy` is the daemon's
     number of the deploy that asks.
     """
-    path = workdir.incoming(digest)
-    deadline = time.monotonic() + _TURN_S
+    deadline = time.monotonic() + _SAME_RELEASE_S
     while True:
         try:
             with _guard:
-                if (path, deploy) in _given_up:
-                    raise _given_up[path, deploy]
-                if path in _claims and os.path.isdir(path):
-                    return path
-                _let_go(path)
-                with workdir.exclusively():
-                    _claims[path] = _take(path)
-                    workdir.clean(keep=digest)
-                return path
+                return _claimed(workdir, digest, deploy)
         except _Busy:
-            # Two targets may share this folder, and be deployed to side by side.
+            # Two jobs or targets may share this folder, and be deployed to side by side.
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
+
+
+def _claimed(workdir: Workdir, digest: str, deploy: int) -> str:
+    """One try of `claim`; _Busy where another deploy has the folder, in this process or not."""
+    path = workdir.incoming(digest)
+    if (path, deploy) in _given_up:
+        raise _given_up[path, deploy]
+    if path in _claims and os.path.isdir(path):
+        if _claims[path][1] != deploy:
+            raise _busy(path)
+        return path
+    _let_go(path)
+    with workdir.exclusively():
+        _claims[path] = (_take(path), deploy)
+        workdir.clean(keep=digest)
+    return path
 
 
 def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = None) -> None:
@@ -193,7 +202,7 @@ def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = No
     why = why or OpError("DeployError", f"this deploy of {digest} was given up.")
     with _guard:
         _given_up.setdefault((path, deploy), why)
-        if path in _claims:
+        if path in _claims and _claims[path][1] == deploy:
             # Threads that are writing there still may make a file each meanwhile.
             for _ in range(_REMOVALS):
                 shutil.rmtree(path, ignore_errors=True)
@@ -216,11 +225,24 @@ def _failed(workdir: Workdir, args: Args, exc: OSError) -> OpError:
 def _take(path: str) -> int:
     os.makedirs(os.path.join(path, "blobs"), exist_ok=True)
     fd = _open_lock(path)
-    if fd is not None and _locked(fd):
+    if fd is not None and _locked(fd) and _is_still(fd, path):
         return fd
     if fd is not None:
         os.close(fd)
-    raise _Busy(
+    raise _busy(path)
+
+
+def _is_still(fd: int, path: str) -> bool:
+    """Whether the lock is the folder's: the deploy that held it may have removed both meanwhile."""
+    try:
+        named = os.stat(os.path.join(path, "lock"))
+    except OSError:
+        return False
+    return os.path.samestat(os.fstat(fd), named) and os.path.isdir(os.path.join(path, "blobs"))
+
+
+def _busy(path: str) -> _Busy:
+    return _Busy(
         "DeployError",
         f"another deploy of this very release is sending to {path}.",
         "Wait until it has ended, then deploy again.",
@@ -230,7 +252,7 @@ def _take(path: str) -> int:
 def _let_go(path: str) -> None:
     held = _claims.pop(path, None)
     if held is not None:
-        os.close(held)
+        os.close(held[0])
 
 
 def _open_lock(folder: str) -> int | None:
