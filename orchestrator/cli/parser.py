@@ -137,7 +137,9 @@ def _launch(parser: argparse.ArgumentParser) -> None:
 def _stop(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_target(parser)
-    parser.add_argument("--grace", metavar="S", type=seconds, help="seconds from SIGTERM to SIGKILL")
+    parser.add_argument(
+        "--grace", metavar="S", type=seconds, help="seconds from SIGTERM to SIGKILL"
+    )
     add_json(parser)
 
 

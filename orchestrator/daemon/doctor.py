@@ -22,8 +22,8 @@ async def doctor(parts: Parts) -> dict[str, Any]:
         _inventory(parts),
         _disk(parts),
         *_store(parts),
-        *_file_of_values(parts),
         *await _rebuilt(parts),
+        *_file_of_values(parts),
         *_secrets(parts),
         *await _sinks(parts),
     ]
@@ -99,6 +99,7 @@ async def _rebuilt(parts: Parts) -> list[Check]:
 def _how(aside: str | None) -> str:
     return f"it was damaged and is kept as {aside}" if aside else "it had lost runs"
 
+
 def _file_of_values(parts: Parts) -> list[Check]:
     """What the file of values has that is not taken."""
     remedy = "Mend that, and it counts at once."
@@ -106,7 +107,6 @@ def _file_of_values(parts: Parts) -> list[Check]:
         Check(name="values", ok=False, text=fault, remedy=remedy, critical=False)
         for fault in parts.environment.file_faults()
     ]
-
 
 
 def _secrets(parts: Parts) -> list[Check]:
