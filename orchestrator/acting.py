@@ -234,7 +234,8 @@ class Actor:
                 why = str(error)
                 await clock.sleep(RETRY_FIRST_S)
             except OrchError as error:
-                why, until = str(error), 0.0
+                why = str(error)
+                break
             else:
                 return
         logger.warning("end.unacknowledged", extra={"run": run.id, "why": why})

@@ -138,8 +138,8 @@ class Run:
             raise TrainingError(f"step {self.step + 1}: no slot of the batch is supervised")
         loss, hits = self._backward(parts, denominator)
         figures = torch.stack((loss, hits.to(loss.dtype)))
-        # After the backward, not beside it: the card is at its power limit there, and the sums of
-        # two H200s take 8 ms of a step of 138.
+        # After the backward, not beside it: that could save no more than the 8 ms of a step of 138
+        # that they take on two H200s.
         for x in (figures, *self._gradients()):
             crew.begin_sum(x)
         crew.finish_sums()

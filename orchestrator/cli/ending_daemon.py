@@ -4,6 +4,7 @@ A PID is signalled only where the daemon's note names it with the start time tha
 never touched.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -28,6 +29,8 @@ def end_daemon(location: Location) -> str:
     except NoDaemon:
         if process is None:
             return "no daemon was running"
+        if _gone_within(client, process, ASKED_S):
+            return "the daemon has ended, as it was told before; runs go on without it"
         return _end_by_pid(*process)
     except DaemonSilent as exc:
         if process is None:
@@ -86,7 +89,8 @@ def _end_by_pid(pid: int, start: int) -> str:
     ):
         for number in numbers:
             if procfs.lives(pid, start):
-                os.kill(pid, number)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             if not procfs.lives(pid, start):

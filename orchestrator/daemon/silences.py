@@ -70,11 +70,11 @@ async def _known_words(parts: Parts, match: Mapping[str, str]) -> None:
     for target in inventory.targets.values():
         for label, value in target.labels.items():
             own.setdefault(label, set()).add(value)
-    adopted = {run.job for run in await parts.store.runs.list()}
+    past = {run.job for run in await parts.store.runs.list()}
     known = Known(
-        jobs=sorted({*inventory.jobs, *adopted}),
+        jobs=sorted({*inventory.jobs, *past}),
         targets=list(inventory.targets),
-        hosts=[target.host.name for target in inventory.targets.values()],
+        hosts=list(inventory.hosts),
         rules=[str(rule.get("class") or rule.get("name")) for rule in inventory.rules],
         own=own,
     )

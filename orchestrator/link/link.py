@@ -56,6 +56,8 @@ class Link:
     ) -> None:
         self.target = target
         self.state = LinkState.UNREACHABLE
+        self._said = ""
+        """Why it was lost, as was logged."""
         self.problem: TargetError | None = None
         """Why the link is unreachable; None while it is not, and before the first attempt."""
         self._transport, self._clock, self._key = transport, clock, key
@@ -182,15 +184,17 @@ class Link:
         """
         watch = Watch(name, args, self)
         self._subscribed.watch(watch)
-        if self._probe is not None and self._probe.cut is None:
+        probe = self._probe
+        if probe is not None and probe.cut is None:
+            self._subscribed.told(watch)  # by this call: told twice, it would be followed twice
             try:
-                await self._probe.call("watch", **watch.restart())
-                self._subscribed.told(watch)
+                await probe.call("watch", **watch.restart())
             except CallFailed:
                 self._subscribed.drop(name)
                 raise
             except Unreachable:
-                pass  # the next probe is told again
+                if self._probe is probe:
+                    self._subscribed.untell(watch)
         return watch
 
     def listen(self, *kinds: str, most: int = 64) -> Feed:
@@ -291,6 +295,7 @@ class Link:
 
     async def _live(self, probe: Life, living: asyncio.Task[TargetError]) -> TargetError:
         """Until its end; whenever it can be reached it is told what it does not know yet."""
+        living.add_done_callback(lambda _: self._judged.set())
         while not living.done():
             self._judged.clear()
             if probe.cut is None and self._subscribed.any_untold:
@@ -299,9 +304,7 @@ class Link:
                 except Unreachable as exc:
                     if probe.cut is None:
                         probe.drop(exc)
-            judged = asyncio.create_task(self._judged.wait())
-            await asyncio.wait({living, judged}, return_when=asyncio.FIRST_COMPLETED)
-            judged.cancel()
+            await self._judged.wait()
         return living.result()
 
     def _judge(self, probe: Life) -> None:
@@ -311,6 +314,7 @@ class Link:
             state = LinkState.UNREACHABLE
             self._note_lost(probe.cut)
         else:
+            self._said = ""
             if self.state is LinkState.UNREACHABLE:
                 logger.info("link.connected", extra={"target": self.target.name})
             state = LinkState.DEGRADED if probe.late else LinkState.CONNECTED
@@ -319,6 +323,9 @@ class Link:
         self._judged.set()
 
     def _note_lost(self, why: TargetError) -> None:
+        if str(why) == self._said:
+            return
+        self._said = str(why)
         logger.info("link.unreachable", extra={"target": self.target.name, "reason": str(why)})
 
     async def _begin_life(self) -> Life:

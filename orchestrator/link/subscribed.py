@@ -30,8 +30,10 @@ class Subscribed:
 
     def watch(self, watch: Watch) -> None:
         """Begin a watch, in place of one of its name; the probe is not told by this."""
-        if watch.name in self._watches:
-            self._watches[watch.name].end()
+        replaced = self._watches.get(watch.name)
+        if replaced is not None:
+            replaced.end()
+            self._untold.pop(replaced, None)
         self._watches[watch.name] = watch
         self._untold[watch] = None
 
@@ -43,6 +45,11 @@ class Subscribed:
     def told(self, what: str | Watch) -> None:
         """The probe that is there was told."""
         self._untold.pop(what, None)
+
+    def untell(self, watch: Watch) -> None:
+        """It could not be told after all."""
+        if self._watches.get(watch.name) is watch:
+            self._untold[watch] = None
 
     def drop(self, name: str) -> None:
         """Forget a watch, if there is one of that name."""

@@ -1,6 +1,6 @@
 """Where the content of files lies until their release is built: by its SHA-256, in sixteen folders.
 
-Thousands of such names in one folder cost ext4 ten times as much as the files themselves.
+Thousands of such names in one folder cost ext4 more than the files (docs/decisions/deploy.md).
 Stdlib only and Python 3.10: shipped inside the probe.
 """
 

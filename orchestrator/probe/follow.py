@@ -175,7 +175,7 @@ class Follower:
             lines = read_file(self._gaps_path).split(b"\n")
         except OSError:
             return
-        records = [json.loads(line) for line in lines if line.endswith(b"}")]
+        records = [gap for line in lines if (gap := _gap_of(line)) is not None]
         fresh = records[self._gaps_told :]
         self._gaps += [gap for gap in fresh if gap["offset"] >= self.offset]
         self._gaps_told = len(records)
@@ -215,3 +215,15 @@ class Follower:
         frame = self._gap(lost, reason, 0)
         self.offset = self._acked = self._size = 0
         return [frame]
+
+
+def _gap_of(line: bytes) -> Frame | None:
+    """A line of the relay's; None for what a program may have written among them."""
+    try:
+        gap = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(gap, dict) or not isinstance(gap.get("reason"), str):
+        return None
+    numbers = (gap.get("offset"), gap.get("size"))
+    return gap if all(type(one) is int and one >= 0 for one in numbers) else None

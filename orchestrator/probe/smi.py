@@ -47,7 +47,7 @@ def sample(*, on_host: bool) -> Frame:
 
 
 def _is_there() -> bool:
-    """Looked for first: a fork that finds nothing to run costs ten times as much."""
+    """Looked for first: a fork that finds nothing to run costs more."""
     return any(os.path.exists(os.path.join(folder, "nvidia-smi")) for folder in os.get_exec_path())
 
 

@@ -16,7 +16,6 @@ import selectors
 import signal
 import socket
 import stat
-import sys
 import time
 from typing import Any
 
@@ -244,7 +243,3 @@ def main(words: "list[str]") -> int:
     holder.sendmsg([b"."], passed)
     holder.recv(1)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:3]))

@@ -4,6 +4,7 @@ Owns the step from a line to a PID. Its text travels to the host by itself: stdl
 """
 
 import os
+import resource
 import selectors
 import signal
 import time
@@ -13,24 +14,22 @@ from . import trunk_wire as wire
 from .trunk_wire import Incoming, Outgoing
 
 _IDLE_S = 10.0
+_CANNOT_RUN = 126
+"""The status that a shell has for it."""
+_MOST_FILES = 65536
+"""Three descriptors a command: a hundred containers are near the usual soft limit of 1024."""
 _DRAIN_S = 0.5
 """A program that a command left behind may hold its pipes open for ever."""
+
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""Soft and hard limit as they were given, which is what commands get."""
 
 
 class Command:
     """One command of the holder and its three pipes."""
 
     def __init__(self, line: bytes) -> None:
-        (stdin, self.stdin), (self.stdout, stdout), (self.stderr, stderr) = (
-            os.pipe() for _ in range(3)
-        )
-        self.pid = os.fork()
-        if self.pid == 0:
-            _become(line, stdin, stdout, stderr)
-        for fd in (stdin, stdout, stderr):
-            os.close(fd)
-        for fd in (self.stdin, self.stdout, self.stderr):
-            os.set_blocking(fd, False)
+        self.pid, self.stdin, self.stdout, self.stderr = 0, -1, -1, -1
         self.out, self.err, self.typed = Outgoing(), Outgoing(), Incoming()
         self.to_type = bytearray()
         self.input_ends_at: int | None = None
@@ -39,6 +38,29 @@ class Command:
         self.exit_told = False
         self.tell_typed: int | None = None
         """Up to where its input was taken, where that is to be told."""
+        try:
+            self._begin(line)
+        except OSError:
+            # No descriptors or no processes are left: this one cannot run, and the others do.
+            self.status, self.reaped_at = _CANNOT_RUN, time.monotonic()
+
+    def _begin(self, line: bytes) -> None:
+        fds: list[int] = []
+        try:
+            for _ in range(3):
+                fds += os.pipe()
+            self.pid = os.fork()
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        stdin, self.stdin, self.stdout, stdout, self.stderr, stderr = fds
+        if self.pid == 0:
+            _become(line, stdin, stdout, stderr)
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
+        for fd in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(fd, False)
 
     @property
     def over(self) -> bool:
@@ -53,6 +75,7 @@ def _become(line: bytes, stdin: int, stdout: int, stderr: int) -> None:
             os.dup2(fd, number)
         for caught in (signal.SIGPIPE, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(caught, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_NOFILE, _FILES)
         os.execv("/bin/sh", [b"sh", b"-c", line])  # noqa: S606  the daemon quoted it
     finally:
         os._exit(127)
@@ -63,6 +86,8 @@ class Commands:
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
+        soft, hard = _FILES
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, _MOST_FILES)), hard))
         self._commands: dict[int, Command] = {}
         self._woken, wakes = os.pipe()
         for fd in (self._woken, wakes):
@@ -126,11 +151,12 @@ class Commands:
             elif registered and stream.room <= 0:
                 self._selector.unregister(fd)
 
-    def _hear(self, one: Command, fd: int, stream: Outgoing) -> None:
+    def _hear(self, one: Command, fd: int, stream: Outgoing) -> bool:
+        """Take what it printed, or its end; whether there was either."""
         try:
             chunk = os.read(fd, min(wire.PART_BYTES, stream.room))
         except BlockingIOError:
-            return
+            return False
         except OSError:
             chunk = b""
         if chunk:
@@ -138,6 +164,7 @@ class Commands:
             self.listen_to(one)
         else:
             self._end_output(one, fd)
+        return True
 
     def _end_output(self, one: Command, fd: int) -> None:
         forget(self._selector, fd)
@@ -199,7 +226,8 @@ class Commands:
         for one in self._commands.values():
             if one.reaped_at is not None and not one.over and now - one.reaped_at > _DRAIN_S:
                 for fd, stream in ((one.stdout, one.out), (one.stderr, one.err)):
-                    if fd >= 0 and stream.room > 0:
+                    # What it printed before it ended may have waited for room until now.
+                    if fd >= 0 and stream.room > 0 and not self._hear(one, fd, stream):
                         self._end_output(one, fd)
 
     def _close(self, number: int) -> None:
@@ -210,11 +238,19 @@ class Commands:
             if fd >= 0:
                 self._end_output(one, fd)
         if one.reaped_at is None:
-            try:
-                os.killpg(one.pid, signal.SIGTERM)
-            except ProcessLookupError:
-                # So young that it leads no group yet, or reaped by the next round.
-                os.kill(one.pid, signal.SIGTERM)
+            _terminate(one.pid)
+
+
+def _terminate(pid: int) -> None:
+    # So young that it leads no group yet, it is told by itself; or it is reaped by the next round.
+    for tell in (os.killpg, os.kill):
+        try:
+            tell(pid, signal.SIGTERM)
+            return
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            return  # by sudo it is root's, and ends at the end of its input
 
 
 def forget(selector: selectors.BaseSelector, fd: int) -> None:

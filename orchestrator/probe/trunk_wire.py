@@ -77,11 +77,6 @@ class Outgoing:
         """Whether there is something to send."""
         return self._sent < self.end
 
-    @property
-    def all_taken(self) -> bool:
-        """Whether the other side has everything."""
-        return not self._kept
-
     def add(self, chunk: bytes) -> None:
         """Append."""
         self._kept += chunk

@@ -30,6 +30,10 @@ SILENT_S = 25.0
 ANSWER_WITHIN_S = 30.0
 RESUME_WITHIN_S = 15.0
 """A holder that was let in to and says nothing is stuck, and is given up."""
+_STEADY_S = 5.0
+"""A way that is lost sooner is joined again after a pause."""
+_IDLE_S = 60.0
+"""Where no target of the host is left, it is let go."""
 _BYE_WITHIN_S = 2.0
 _NOISE_BYTES = 64 * 1024
 
@@ -79,7 +83,7 @@ class Trunk:
         self._readers: list[Callable[[], None]] = []
         self._way: Channel | None = None
         self._heard_at = 0.0
-        self._ping_due = False
+        self._ping_due = self._leaving = False
         self._settled = asyncio.Event()
         self._stirred = asyncio.Event()
         self._poked = asyncio.Event()
@@ -120,10 +124,10 @@ class Trunk:
         if keeper is None:
             return
         if way is not None:
-            self._stirred.clear()
+            self._leaving = True
+            self.stir()
             try:
                 async with asyncio.timeout(_BYE_WITHIN_S):
-                    await way.write(wire.frame(wire.BYE))
                     await way.wait()
             except (TimeoutError, TargetError):
                 pass  # it ends by itself in a while
@@ -155,6 +159,7 @@ class Trunk:
 
     async def _keep(self) -> None:
         name, verb, delay_s = secrets.token_hex(8), "hold", BACKOFF_FIRST_S
+        clock = asyncio.get_running_loop().time
         try:
             while True:
                 try:
@@ -162,15 +167,25 @@ class Trunk:
                 except TargetError as exc:
                     self._tell(exc)
                     # A refusal is for a person to mend, and is then told by each target's link.
-                    if verb == "hold" or isinstance(exc, AuthRefused | HostKeyRefused):
+                    refused = isinstance(exc, AuthRefused | HostKeyRefused)
+                    if verb == "hold" or refused or not self._channels:
                         return
                     await self._pause(delay_s)
                     delay_s = min(2 * delay_s, BACKOFF_MOST_S)
                     continue
-                verb, delay_s = "join", BACKOFF_FIRST_S
+                verb, joined_at = "join", clock()
                 await self._serve(way, rest)
+                if not self._channels:
+                    return  # nobody needs it any more; who comes next begins another
+                if clock() - joined_at >= _STEADY_S:
+                    delay_s = BACKOFF_FIRST_S
+                else:
+                    await self._pause(delay_s)
+                    delay_s = min(2 * delay_s, BACKOFF_MOST_S)
         except NoTrunk:
-            self.usable = False
+            # One that held before had no room for one more program: the next `hold` tells.
+            self.usable = verb == "join"
+            self.problem = self._lost("could not be taken again")
         except _Gone:
             self.problem = self._lost("is gone")
         finally:
@@ -319,6 +334,8 @@ class Trunk:
         for number in self._closed:
             batch += wire.frame(wire.CLOSE, number)
         self._closed.clear()
+        if self._leaving:
+            return bytes(batch + wire.frame(wire.BYE))
         for one in self._channels.values():
             batch += one.next_frames()
             if len(batch) >= wire.WIRE_BYTES:
@@ -327,12 +344,16 @@ class Trunk:
         return bytes(batch)
 
     async def _beat(self) -> None:
+        idle_s = 0.0
         while True:
             self._ping_due = True
             self.stir()
             await asyncio.sleep(PING_EVERY_S)
             if self.silent_s > SILENT_S:
                 raise self._lost("is silent")
+            idle_s = 0.0 if self._channels else idle_s + PING_EVERY_S
+            if idle_s > _IDLE_S:
+                raise self._lost("is not used")
 
     def _lost(self, how: str) -> Unreachable:
         return Unreachable(

@@ -68,6 +68,16 @@ def test_a_relay_killed_with_9_is_gone_and_not_ended(probe: Driver, a_run: Run):
     assert not any(frame["kind"] == "exit" for frame in probe.frames)
 
 
+def test_lines_of_a_program_among_the_gaps_end_no_probe(probe: Driver, a_run: Run):
+    """What is no gap in gaps.jsonl is passed over, and the run is followed to its end."""
+    junk = '\'x}\' \'{"offset":"a","size":1,"reason":"r"}\' \'[1]}\' \'{"offset":-1,"size":2}\''
+    program = f"cd {a_run.attempt()}; printf '%s\\n' {junk} > gaps.jsonl; echo on; exit 4"
+    probe.call("launch", **a_run.spec("sh", "-c", program))
+    probe.call("watch", **a_run.watch())
+    assert probe.kind("exit", watch=a_run.run)["record"]["code"] == 4
+    assert probe.stream(a_run.run) == b"on\r\n"
+
+
 @pytest.mark.parametrize(
     ("program", "code", "number"),
     [("kill -9 $$", None, 9), ("exit 137", 137, None), ("kill -11 $$", None, 11)],

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+import resource
+import selectors
 import signal
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from orchestrator.core.command import Command
 from orchestrator.core.errors import AuthRefused, Unreachable
 from orchestrator.probe import trunk_wire as wire
+from orchestrator.probe.trunk_command import Commands
 from orchestrator.transport.base import Channel
 from orchestrator.transport.local import LocalTransport
 from orchestrator.transport.trunk import NoTrunk, Trunk
@@ -19,6 +23,7 @@ from tests.link.fakes import until
 
 DEADLINE_S = 30.0
 CONTENT = bytes(range(256)) * 12_000
+Far = tuple[Commands, selectors.BaseSelector]
 
 
 class Near:
@@ -222,11 +227,67 @@ async def test_a_host_without_python(near: Near) -> None:
 def test_a_holder_that_ignores_the_window_is_cut_off() -> None:
     """What nobody has read yet is bounded, whatever the far side sends."""
     channel = TrunkChannel(1, b"yes", "here", lambda: None, lambda _: None)
-    half = b"x" * (wire.WINDOW_BYTES // 2)
-    channel.take(wire.OUT, 0, half)
-    channel.take(wire.OUT, len(half), half)
+    whole = b"x" * wire.WINDOW_BYTES
+    channel.take(wire.OUT, 0, whole)
+    channel.take(wire.OUT, len(whole), whole)  # of a window that a cut gave anew
     with pytest.raises(wire.BadTrunk, match="than there was room for"):
-        channel.take(wire.OUT, 2 * len(half), b"x")
+        channel.take(wire.OUT, 2 * len(whole), b"x")
+
+
+@pytest.fixture
+def far() -> Iterator[Far]:
+    """The far end's commands, in this process; its limits and handlers are put back."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    child = signal.getsignal(signal.SIGCHLD)
+    with selectors.DefaultSelector() as selector:
+        made = Commands(selector)
+        yield made, selector
+        made.close_all_but(())
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, child)
+    resource.setrlimit(resource.RLIMIT_NOFILE, files)
+
+
+def turn(far: Far, seconds: float) -> None:
+    """What the holder does for so long, without a way."""
+    commands, selector = far
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        for ready, _ in selector.select(0.05):
+            ready.data()
+        commands.look()
+
+
+def test_one_that_cannot_be_started_ends_no_other(far: Far) -> None:
+    """Without a descriptor left the command ends as a shell says it, and the others go on."""
+    commands, _ = far
+    commands.take(wire.OPEN, 1, 0, b"sleep 60")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), hard))
+    commands.take(wire.OPEN, 2, 0, b"true")
+    found = dict(commands)
+    assert (found[2].status, found[2].over) == (126, True)
+    assert found[1].status is None
+
+
+def test_the_last_output_waits_for_room(far: Far) -> None:
+    """What is in the pipe as its command ends is read once there is room, however late."""
+    commands, more = far[0], 30_000
+    commands.take(wire.OPEN, 1, 0, b"head -c %d /dev/zero" % (wire.WINDOW_BYTES + more))
+    one = dict(commands)[1]
+    turn(far, 1.5)
+    assert one.status == 0
+    assert not one.over
+    taken = 0
+    while not one.over:
+        offset, part = one.out.next_part()
+        taken = offset + len(part)
+        commands.take(wire.ACK_OUT, 1, taken, b"")
+        turn(far, 0.1)
+    while one.out.waits:
+        offset, part = one.out.next_part()
+        taken = offset + len(part)
+    assert taken == wire.WINDOW_BYTES + more
 
 
 @pytest.mark.parametrize(
