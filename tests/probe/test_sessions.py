@@ -137,6 +137,6 @@ def test_the_attempts_record_names_relay_and_program(probe: Driver, a_run: Run):
     record = json.loads((a_run.attempt() / "attempt.json").read_text())
     assert record.keys() == {
         "run", "uid", "attempt", "session", "cwd", "relay_pid", "relay_start", "pid", "start",
-        "boot_id", "started_at", "detached",
+        "boot_id", "started_at", "detached", "asked",
     }  # fmt: skip
     assert record["relay_pid"] != record["pid"]

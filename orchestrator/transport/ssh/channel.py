@@ -38,7 +38,7 @@ class SshChannel:
     async def read(self, size: int = 65536) -> bytes:
         try:
             return await self._child.stdout.read(size)
-        except asyncssh.Error as exc:
+        except (OSError, asyncssh.Error) as exc:
             raise Unreachable(
                 f"{self._target}: the connection was lost: {exc}.",
                 target=self._target,
