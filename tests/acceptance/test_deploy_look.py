@@ -24,7 +24,7 @@ def test_what_somebody_changed_after_the_deploy_is_told(
     assert f"compile cache {cache} 3.0 MB -> 0 B, after the deploy" in told
     looks = client.get("/v1/runs/dflash-1/environment")["looks"]
     # Of a run this short the look at its end may be over before the one at its launch.
-    assert [one["moment"] for one in looks][0] == "deploy"
+    assert looks[0]["moment"] == "deploy"
     assert sorted(one["moment"] for one in looks[1:]) == ["end", "launch"]
     assert looks[0]["fingerprint"]["kernel"] == looks[1]["fingerprint"]["kernel"]
     assert looks[0]["fingerprint"]["packages"]
