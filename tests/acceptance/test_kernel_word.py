@@ -56,7 +56,9 @@ def test_a_bare_kill_is_explained_by_the_hosts_kernel(
 ) -> None:
     """Nothing is printed but `Killed`; the alert names container, limit and victim."""
     lab["200"].limit_memory(96 * MIB)
-    orch = make_orch(lab_job(lab, "python3 -m played eat_memory"))
+    # As long as a look at the processes takes to come round: of one that is gone the host knows
+    # no PID inside.
+    orch = make_orch(lab_job(lab, "python3 -m played eat_memory --after 4"))
     orch("run", check=100)
     verdict = orch.json("show", "@1")["verdict"]
     assert (verdict["signature"], verdict["verdict"]) == ("host_oom", "killed")
