@@ -6,9 +6,9 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
+from orchestrator.core.errors import TargetError
 
 WITHIN_S = 1800.0
-BLIND = 4
 _SHOWN = {"torch": "torch", "triton": "triton", "driver": "driver", "gpu": "", "code": "release"}
 
 Said = Mapping[str, Any]
@@ -54,7 +54,7 @@ def _show(options: argparse.Namespace, said: Said, lines: Any) -> int:
         for one in said["targets"]:
             where = f"{one['job']} on {one['target']}"
             output.say(*([f"{where}: {one['error']}"] if one["error"] else lines(where, one)))
-    return BLIND if any(one["error"] for one in said["targets"]) else 0
+    return TargetError.exit_code if any(one["error"] for one in said["targets"]) else 0
 
 
 def _held_lines(where: str, one: Said) -> Iterator[str]:

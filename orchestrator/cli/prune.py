@@ -6,9 +6,9 @@ from typing import Any
 
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
+from orchestrator.core.errors import TargetError
 
 WITHIN_S = 900.0
-BLIND = 4
 
 
 def prune(options: argparse.Namespace) -> int:
@@ -21,7 +21,7 @@ def prune(options: argparse.Namespace) -> int:
         output.print_json(said)
     else:
         output.say(*_lines(said))
-    return BLIND if any(one["error"] for one in said["targets"]) else 0
+    return TargetError.exit_code if any(one["error"] for one in said["targets"]) else 0
 
 
 def _lines(said: Mapping[str, Any]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import Any
 from orchestrator.api.client import quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
+from orchestrator.core.errors import TargetError
 
-BLIND = 4
 DIRECT_GRACE_S = 15.0
 
 
@@ -31,7 +31,7 @@ def stop(options: argparse.Namespace) -> int:
         ended.sort(key=lambda one: one["run"].get("node", 0))
         output.print_json({**ended[0], **({"nodes": ended} if len(ended) > 1 else {})})
     if any(one.get("kept") for one in ended):
-        return BLIND
+        return TargetError.exit_code
     return 1 if any(one.get("remaining") for one in ended) else 0
 
 

@@ -10,12 +10,12 @@ import time
 from typing import Any
 
 from .frames import CHUNK_BYTES, WINDOW_BYTES, Frame, pack
+from .names import REPLACED
 from .opening import Misplaced, open_file, read_file
 from .pace import HURRY_S, LINGER_S, PACE_S, next_look
 
 TRUNCATED = "truncated"
 ROTATED = "rotated"
-REPLACED = "replaced"
 
 
 class Follower:

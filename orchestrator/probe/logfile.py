@@ -7,14 +7,12 @@ memory, tries again, and records as a gap what did not fit.
 import json
 import os
 
-from .names import GAPS_FILE, LOG_FILE
+from .names import GAPS_FILE, LOG_FILE, REPLACED
 from .opening import Misplaced, open_file, open_folder
 
 RING_BYTES = 8 * 1024 * 1024
 GAPS_RESERVED_BYTES = 4096
 DISK_FULL = "disk_full"
-REPLACED = "replaced"
-"""Something else lies in the log's place: what follows is in the file as it was moved away."""
 
 
 class LogFile:

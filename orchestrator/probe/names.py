@@ -10,6 +10,9 @@ ATTEMPT_FILE = "attempt.json"
 GAPS_FILE = "gaps.jsonl"
 """Bytes that were dropped on a full disk: one JSON object a line, blank lines in between."""
 
+REPLACED = "replaced"
+"""A gap's reason: something else lies in the log's place, what follows is in the moved file."""
+
 ORPHANS_FILE = "orphans.json"
 """What the program left to the relay, for the case that this one is killed."""
 
