@@ -1,18 +1,14 @@
 """Reads one attempt for its supervisor: stores its bytes, feeds detection, keeps its metrics.
 
-It owns the order in which a byte is stored, acknowledged and detected, and the tally of what the
-program tells of itself. It must not decide anything: findings and ends are handed on.
+It owns the order in which a byte is stored, acknowledged and detected; what the program tells of
+itself is progress.py's. It must not decide anything: findings and ends are handed on.
 """
 
-import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
 
 from orchestrator.clock import Clock
-from orchestrator.core.decide.decision import Note
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.errors import StoreError
@@ -21,15 +17,11 @@ from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
 from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.masking import Mask
-from orchestrator.core.parse.metrics import (
-    MAX_INTEGER,
-    MetricsLine,
-    MetricsReader,
-    PatternMetrics,
-)
 from orchestrator.core.watch.vigil import Vigil
 from orchestrator.observe.follow import Follower
+from orchestrator.progress import Progress, Tally
 from orchestrator.store import points
+from orchestrator.store.logs import Logs
 from orchestrator.store.store import Store
 
 QUIET_S = 0.25
@@ -48,45 +40,6 @@ READ_TO = "read_to"
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Tally:
-    """What a run tells of itself, newest values."""
-
-    step: int | None = None
-    loss: float | None = None
-    phase: str | None = None
-    metrics: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, run: Run) -> "Tally":
-        """As it was stored."""
-        return cls(run.step, run.loss, run.phase, dict(run.metrics))
-
-    def take(self, line: MetricsLine) -> None:
-        """A line of the run contract."""
-        self.step = line.step if line.step is not None else self.step
-        self.loss = line.loss if line.loss is not None else self.loss
-        self.phase = line.phase or self.phase
-        self.metrics.update(line.values)
-
-    def take_values(self, values: dict[str, float]) -> None:
-        """Values that the inventory's patterns found in the log."""
-        step = values.get("step")
-        if step is not None and abs(step) < MAX_INTEGER:  # neither NaN nor an infinity is
-            self.step = int(step)
-        self.loss = values.get("loss", self.loss)
-        self.metrics.update(values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Fields of a run; a loss that is no number stays out of JSON's way as text."""
-        return {
-            "step": self.step,
-            "loss": self.loss,
-            "phase": self.phase,
-            "metrics": json.loads(json.dumps(self.metrics, default=str)),
-        }
-
-
 class Reader:
     """One attempt, from what is stored of it to its end."""
 
@@ -103,13 +56,9 @@ class Reader:
         self._engine = Engine(rules)
         # A program that prints its secret must not have it kept, shown and sent.
         self._output_mask, self._metrics_mask = Mask(secrets), Mask(secrets)
-        self._patterns = PatternMetrics(job.watch.metrics) if job.watch.metrics else None
-        self._lines = MetricsReader()
-        self._torn = ""
         self._persisted_at = clock.monotonic()
         self._printed_at = math.inf
         """When the newest bytes of the log came; infinite once what they began was told."""
-        self.tally = Tally.of(run)
         self.vigil = Vigil(
             job.watch,
             run.started_at or clock.now(),
@@ -118,12 +67,18 @@ class Reader:
             has_steps=run.step is not None,
             rules=rules,
         )
+        self._progress = Progress(store, run, job.watch, clock, self.vigil)
         self._read_before = _read_before(run)
         self._rereads = self.log_offset < self._read_before
         self.told_of: Callable[[], frozenset[str]] = frozenset
         """Fingerprints that incidents stand for: found again in what was read before, no news."""
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new to show."""
+
+    @property
+    def tally(self) -> Tally:
+        """What the run tells of itself, newest values."""
+        return self._progress.tally
 
     @property
     def log_offset(self) -> int:
@@ -133,7 +88,7 @@ class Reader:
     @property
     def metrics_offset(self) -> int:
         """Up to which byte the metrics file is stored."""
-        return self._store.metrics.end(self._run.id, 0)
+        return self._store.metrics.end(self._run.id, points.WRITTEN)
 
     def replay(self) -> list[Finding]:
         """Detect again what an earlier daemon stored; the newest 64 MiB are enough.
@@ -151,12 +106,10 @@ class Reader:
 
     def _recall(self) -> None:
         begin = max(0, self.metrics_offset - RECALLED_BYTES)
-        chunk = self._store.metrics.read(self._run.id, 0, begin, RECALLED_BYTES)
-        for line in self._lines.feed(chunk if not begin else chunk.partition(b"\n")[2]):
-            self.tally.take(line)
+        chunk = self._store.metrics.read(self._run.id, points.WRITTEN, begin, RECALLED_BYTES)
+        written = chunk if not begin else chunk.partition(b"\n")[2]
         log = self._store.logs.tail(self._run.id, self._run.attempt, RECALLED_BYTES)
-        for values in self._matches(log):
-            self.tally.take_values(values)
+        self._progress.recall(written, log)
 
     async def events(self, follower: Follower) -> AsyncGenerator[Finding | Event, None]:
         """Findings and events of the attempt; every byte is stored before it is acknowledged."""
@@ -194,7 +147,8 @@ class Reader:
     def verdict(self, end: Exited | RelayGone, kernel: tuple[KernelEvent, ...]) -> Verdict:
         """How the attempt ended and why; `kernel` is what its host's kernel said of it."""
         self._store.logs.close(self._run.id, self._run.attempt)
-        self._store.metrics.close(self._run.id, points.FOUND)
+        for place in (points.WRITTEN, points.FOUND):
+            self._store.metrics.close(self._run.id, place)
         return self._engine.close(end.record if isinstance(end, Exited) else None, kernel)
 
     async def persist(self) -> None:
@@ -209,29 +163,16 @@ class Reader:
             logger.warning("tally.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
-        fresh = await self._kept(event)
+        fresh = await self._kept(self._store.logs, self._run.attempt, event, self._output_mask)
         self._printed_at = self._clock.monotonic()
         findings = self._news(event, fresh)
         self.tally.metrics["output_at"] = event.at
         self.vigil.output(self._clock.now())
         self.vigil.text(fresh, self._clock.now())
-        self._numbers(fresh, event.at)
+        self._progress.printed(fresh, event.at)
         await self._persist_now_and_then()
         self.changed()
         return findings
-
-    def _numbers(self, fresh: bytes, at: float) -> None:
-        """What the inventory's patterns find in new lines; kept as a metrics file's are."""
-        found = []
-        for values in self._matches(fresh):
-            self.tally.take_values(values)
-            self.vigil.numbers(values, self._clock.now(), told_at=None)
-            found.append(points.point(self.tally.step, values, at))
-        try:
-            points.keep(self._store.metrics, self._run.id, found, at)
-        except StoreError as error:
-            # A plot may lack a piece; the output itself is stored.
-            logger.warning("points.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     def _news(self, event: LogBytes, fresh: bytes) -> list[Finding]:
         """What nobody has decided on: another daemon may have read the beginning before us."""
@@ -243,16 +184,18 @@ class Reader:
             one for one in found if one.offset >= self._read_before or one.fingerprint not in known
         ]
 
-    async def _kept(self, event: LogBytes) -> bytes:
+    async def _kept(
+        self, logs: Logs, place: int, event: LogBytes | MetricLines, mask: Mask
+    ) -> bytes:
         """What is new of the bytes, once it is stored; a full disk here is waited for.
 
         Nothing is acknowledged meanwhile, so that the target keeps what cannot be stored yet.
         """
-        run, attempt = self._run.id, self._run.attempt
-        covered = self._output_mask.cover(event.offset, event.data)
+        run = self._run.id
+        covered = mask.cover(event.offset, event.data)
         while True:
             try:
-                kept = self._store.logs.append(run, attempt, event.offset, covered, event.at)
+                kept = logs.append(run, place, event.offset, covered, event.at)
             except StoreError as error:
                 if self.tally.metrics.get(NOT_STORED) is None:
                     logger.exception("log.not_stored", extra={"run": run})
@@ -263,35 +206,11 @@ class Reader:
                 self.tally.metrics.pop(NOT_STORED, None)
                 return kept.fresh
 
-    def _matches(self, fresh: bytes) -> Iterator[dict[str, float]]:
-        """What the inventory's patterns find in each line that is whole now."""
-        if self._patterns is None:
-            return
-        *lines, self._torn = (self._torn + fresh.decode("utf-8", "replace")).split("\n")
-        self._torn = self._torn[-4096:]
-        for line in lines:
-            if values := self._patterns.read(line):
-                yield values
-
     async def _metric_lines(self, event: MetricLines) -> None:
-        covered = self._metrics_mask.cover(event.offset, event.data)
-        kept = self._store.metrics.append(self._run.id, 0, event.offset, covered, event.at)
-        for line in self._lines.feed(kept.fresh):
-            await self._note_phase(line)
-            self.tally.take(line)
-            self.vigil.numbers(line.values, self._clock.now(), told_at=line.t)
+        fresh = await self._kept(self._store.metrics, points.WRITTEN, event, self._metrics_mask)
+        await self._progress.written(fresh)
         await self._persist_now_and_then()
         self.changed()
-
-    async def _note_phase(self, line: MetricsLine) -> None:
-        """A new phase is a line of the run's timeline."""
-        if line.phase is None or line.phase == self.tally.phase:
-            return
-        body = {"phase": line.phase, "t": line.t, "step": line.step}
-        try:
-            await self._store.journal.add(Note(kind="run.phase", body=body), run=self._run.id)
-        except StoreError as error:
-            logger.warning("phase.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     async def _persist_now_and_then(self) -> None:
         if self._clock.monotonic() - self._persisted_at >= PERSIST_EVERY_S:

@@ -44,9 +44,9 @@ class MetricsReader:
         self.unknown = 0
         """JSON, but not an object with a scalar in it."""
 
-    def feed(self, chunk: bytes) -> list[MetricsLine]:
-        """Lines that are complete now."""
-        *whole, rest = (bytes(self._rest) + chunk).split(b"\n")
+    def feed(self, chunk: bytes, most: int | None = None) -> list[MetricsLine]:
+        """Lines that are complete now; of more than `most` only the newest are looked at."""
+        *whole, rest = self._newest(bytes(self._rest) + chunk, most)
         self._rest = bytearray(rest)
         found = []
         for raw in whole:
@@ -62,6 +62,16 @@ class MetricsReader:
             self._skipping = True
             self._rest.clear()
         return found
+
+    def _newest(self, text: bytes, most: int | None) -> list[bytes]:
+        """The last `most` whole lines and what follows them."""
+        if most is None:
+            return text.split(b"\n")
+        parts = text.rsplit(b"\n", most + 1)
+        if len(parts) <= most + 1:
+            return parts
+        self._skipping = False  # the end of a line that was too long is among those before
+        return parts[1:]
 
     def _line(self, raw: bytes) -> MetricsLine | None:
         if not raw.strip():

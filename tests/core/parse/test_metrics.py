@@ -70,6 +70,23 @@ def test_a_line_without_an_end_does_not_fill_the_memory():
     assert reader.torn == 1
 
 
+def test_of_a_flood_the_newest_lines_are_looked_at():
+    """The others are passed over, cut anywhere; what is torn is read once its rest has come."""
+    reader = MetricsReader()
+    flood = b"".join(b'{"step": %d}\n' % step for step in range(1000))
+    assert [line.step for line in reader.feed(flood[:-5], 3)] == [996, 997, 998]
+    assert [line.step for line in reader.feed(flood[-5:], 3)] == [999]
+    assert [line.step for line in reader.feed(flood[:24], 3)] == [0, 1]
+
+
+def test_the_end_of_a_line_that_was_too_long_may_be_passed_over():
+    """What follows a flood behind it is read."""
+    reader = MetricsReader()
+    assert reader.feed(b"x" * (MAX_LINE_BYTES + 1)) == []
+    assert [one.step for one in reader.feed(b'x\n{"step": 1}\n{"step": 2}\n', 1)] == [2]
+    assert [one.step for one in reader.feed(b'{"step": 3}\n', 1)] == [3]
+
+
 def test_values_of_the_wrong_type_are_not_taken_for_numbers():
     """A step that is no whole number, a loss that is text or true, a number beyond a float."""
     reader = MetricsReader()
