@@ -5,17 +5,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from orchestrator.core.model import Host, Job
-from orchestrator.deploy import plan as plans
-from orchestrator.deploy import release
-from orchestrator.deploy.ahead import Ahead
-from orchestrator.deploy.bundle import Bundle, collect
-from orchestrator.deploy.hashes import HashCache
-from orchestrator.link import Link
+from orchestrator.api.client import Client
 from tests.lab.lab import Lab
 
 CONTAINER = "200"
@@ -24,76 +17,79 @@ Way = Callable[[], Awaitable[None]]
 
 
 class Ways:
-    """Each way to bring a package into the container."""
+    """Each way to bring a package into the container; `fresh` gives each an empty place there."""
 
-    def __init__(self, lab: Lab, link: Link, package: Path, scratch: Path) -> None:
+    def __init__(self, lab: Lab, package: Path, scratch: Path, *, places: int) -> None:
         self._lab = lab
-        self._link = link
         self._package = package
         self._scratch = scratch
-        self._cache = HashCache(scratch / f"{package.name}.json")
-        self._base: Bundle | None = None
-        state, runtime = scratch / f"state-{package.name}", scratch / "run"
+        self._place = 0
+        runtime = scratch / "run"
         runtime.mkdir(mode=0o700, exist_ok=True)
-        places = {"XDG_STATE_HOME": str(state), "XDG_RUNTIME_DIR": str(runtime)}
-        self.env = os.environ | places
-        self.inventory = self._write_inventory(link.target.host)
-        self._job = Job(
-            name="bench",
-            targets=(link.target,),
-            command="true",
-            workdir=f"/srv/orch/{package.name}",
-            package=str(package),
-        )
+        state = scratch / f"state-{package.name}"
+        self.env = os.environ | {"XDG_STATE_HOME": str(state), "XDG_RUNTIME_DIR": str(runtime)}
+        self._inventory = self._write_inventory(places)
+        self._daemon: dict[str, object] = {}
+
+    async def __aenter__(self) -> "Ways":
+        await self._orch("daemon", "start")
+        argv = [*ORCH, "--config", str(self._inventory), "daemon", "status", "--json"]
+        self._daemon = json.loads(subprocess.check_output(argv, env=self.env))
+        self.fresh()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._orch("daemon", "stop")
+
+    @property
+    def daemon(self) -> int:
+        """PID of the daemon."""
+        return int(str(self._daemon["pid"]))
+
+    def fresh(self) -> None:
+        """Every way's next go finds nothing in the container.
+
+        What is there stays: beside what was just removed ext4 makes files ten times as slowly.
+        """
+        self._place += 1
+        self._lab[CONTAINER].run(["mkdir", "-p", self._for_rsync, self._for_tar])
+
+    @property
+    def _for_rsync(self) -> str:
+        return f"/srv/rsync-{self._package.name}-{self._place}"
+
+    @property
+    def _for_tar(self) -> str:
+        return f"/srv/tar-{self._package.name}-{self._place}"
 
     async def orch(self) -> None:
-        """The daemon's part of `orch deploy`."""
-        loop = asyncio.get_running_loop()
-        async with Ahead() as ahead, asyncio.TaskGroup() as group:
+        """The daemon's part of `orch deploy`: from its request to `done`."""
+        client = Client(Path(str(self._daemon["socket"])))
+        body = {"jobs": [f"part-{self._place}"], "dry_run": False}
 
-            def open_ahead(num_bytes: int) -> None:
-                if num_bytes > plans.LARGE_BYTES:
-                    loop.call_soon_threadsafe(ahead.open, self._link)
+        def ask() -> None:
+            for message in client.stream("POST", "/v1/deploy", body):
+                if message["kind"] == "done":
+                    return
 
-            if self._base is not None:
-                group.create_task(plans.look_ahead(self._link, self._job))
-            bundle = await asyncio.to_thread(
-                collect, self._job, cache=self._cache, now=time.time(), on_unread=open_ahead
-            )
-            plan = await plans.plan(self._link, self._job, bundle, self._base)
-            self._base = bundle
-            caller: plans.Caller = await ahead.bulk(self._link) if plan.large else self._link
-            await release.deploy(caller, self._job, bundle, plan, lambda _: None)
+        await asyncio.to_thread(ask)
 
     async def command(self) -> None:
         """The whole of `orch deploy`."""
-        await run([*ORCH, "--config", str(self.inventory), "deploy"], env=self.env)
+        await self._orch("deploy", f"whole-{self._place}")
 
-    async def end(self) -> None:
-        """Stop the daemon of the command."""
-        await run([*ORCH, "--config", str(self.inventory), "daemon", "stop"], env=self.env)
+    async def _orch(self, *words: str) -> None:
+        await run([*ORCH, "--config", str(self._inventory), *words], env=self.env)
 
-    def daemon(self) -> int:
-        """PID of the command's daemon."""
-        argv = [*ORCH, "--config", str(self.inventory), "daemon", "status", "--json"]
-        said = subprocess.run(argv, env=self.env, check=True, capture_output=True).stdout
-        return int(json.loads(said)["pid"])
-
-    def _write_inventory(self, host: Host) -> Path:
+    def _write_inventory(self, places: int) -> Path:
         path = self._scratch / f"{self._package.name}.yaml"
-        path.write_text(
-            f"""
-version: 1
-hosts:
-  pve1: {{hostname: {host.hostname}, port: {host.port}, user: root,
-         identity_file: {host.identity_file}, known_hosts: {host.known_hosts}}}
-targets:
-  ct200: {{host: pve1, runtime: pct, container: {CONTAINER}}}
-jobs:
-  bench: {{target: ct200, package: {self._package}, command: "true",
-          workdir: /srv/orch/command-{self._package.name}}}
-"""
+        jobs = "".join(
+            f"  {way}-{number}: {{target: ct{CONTAINER}, package: {self._package}, "
+            f'command: "true", workdir: /srv/{way}-{self._package.name}-{number}}}\n'
+            for number in range(1, places + 1)
+            for way in ("part", "whole")
         )
+        path.write_text(f"{self._lab.inventory_yaml()}jobs:\n{jobs}")
         return path
 
     def rsync(self, *, master: bool) -> Way:
@@ -106,12 +102,12 @@ jobs:
         shell.write_text(line)
         shell.chmod(0o755)
         argv = ["rsync", "-a", "--delete", "-e", str(shell), f"{self._package}/"]
-        return lambda: run([*argv, f"c:/srv/rsync/{self._package.name}-{master}/"])
+        return lambda: run([*argv, f"c:{self._for_rsync}/{master}/"])
 
     async def tar(self) -> None:
         """A plain stream of everything."""
         ssh = " ".join(self._lab.host.ssh_argv())
-        into = f"pct exec {CONTAINER} -- tar -x -C /srv/tar"
+        into = f"pct exec {CONTAINER} -- tar -x -C {self._for_tar}"
         await run(["sh", "-c", f"tar -c -C {self._package} . | {ssh} '{into}'"])
 
 

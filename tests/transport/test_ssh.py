@@ -309,3 +309,23 @@ async def test_algorithms_that_nobody_here_has_are_refused_by_name(lab: Lab) -> 
     with pytest.raises(Unreachable, match="only the KexAlgorithms kex-of-2040, and") as caught:
         to_use("pve1", settings, ((), (), ()))
     assert "Add one of these to KexAlgorithms" in str(caught.value)
+
+
+async def test_no_empty_packet_travels_before_each_other_one(lab: Lab) -> None:
+    """Twenty writes are twenty packets, and perhaps a sign of life; what was written arrives."""
+    connection = await connect(host_of(lab), Door())
+    try:
+        channel = await connection.start(b"cat", "pve1")
+        own = connection._connection  # type: ignore[attr-defined]
+        before = own._send_seq
+        for _ in range(20):
+            await channel.write(b"x")
+        assert 20 <= own._send_seq - before < 30
+        await channel.close_stdin()
+        came = b""
+        async with asyncio.timeout(DEADLINE_S):
+            while part := await channel.read():
+                came += part
+        assert came == b"x" * 20
+    finally:
+        await connection.close()

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 
 import asyncssh
+from asyncssh.constants import MSG_IGNORE
+from asyncssh.packet import SSHPacketLogger
 
 from orchestrator.core.errors import AuthRefused, HostKeyRefused
 from orchestrator.core.model import Host
@@ -189,7 +191,24 @@ async def _connect(
                 keepalive_interval=KEEPALIVE_S,
                 keepalive_count_max=KEEPALIVES_LOST,
             )
+    _without_fillers(connection)
     return connection
+
+
+def _without_fillers(connection: asyncssh.SSHClientConnection) -> None:
+    """Leave out the empty packet that asyncssh sends before each other one, where it guards none.
+
+    It hides the next vector of CBC ciphers, and is half of the time that a large transfer takes.
+    """
+    if connection.get_extra_info("send_cipher", "").endswith("-cbc"):
+        return
+    send = connection.send_packet
+
+    def send_packet(pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
+        if pkttype != MSG_IGNORE:
+            send(pkttype, *args, handler=handler)
+
+    connection.send_packet = send_packet  # type: ignore[method-assign]  # there is no option for it
 
 
 def _proxy(settings: SshSettings) -> list[str] | None:
