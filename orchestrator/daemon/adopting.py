@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.core.adhoc import find_target
 from orchestrator.core.errors import LaunchError, UsageError
 from orchestrator.core.model import Run, RunState
-from orchestrator.daemon import adopted
+from orchestrator.daemon import adopted, numbering
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.link.probe_channel import CallFailed
@@ -39,6 +39,7 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
     }
     yield {"kind": "adopting", "pid": seen["pid"], "command": seen["command"]}
     job = adopted.job_for(said, inventory, target)
+    await numbering.settle(parts, job)
     uid = parts.clock.new_id(6)
     draft = Run(
         id="",

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState
-from orchestrator.daemon import nodes, shipping
+from orchestrator.daemon import nodes, numbering, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
@@ -86,6 +86,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         refused = [check for check in checks if check.critical and not check.ok]
         if not request.force:
             require(checks)
+        await numbering.settle(parts, job)
         # Whoever asked and has left meanwhile gets no run: this cannot be told, and ends us.
         yield {"kind": "launching"}
         stored = await _store(parts, drafts, request, forced=bool(refused))

@@ -19,6 +19,7 @@ from orchestrator.core.runtimes import tmux_words
 from orchestrator.link import shell_scripts as scripts
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe.frames import pack
+from orchestrator.probe.run_folders import highest_of
 from orchestrator.transport.base import Completed, Transport
 
 LOST = (
@@ -62,6 +63,10 @@ class ShellOps:
                 return await self._preflight(args["checks"])
             case "processes":
                 return {"processes": []}
+            case "runs_highest":
+                names = await self.run('ls -1 "$1/runs" 2>/dev/null', str(args["workdir"]))
+                found = names.stdout.decode("utf-8", "replace").splitlines()
+                return {"number": highest_of(found, str(args["job"]))}
             case "read":
                 return await self._read(args)
             case _:

@@ -39,6 +39,7 @@ OP_MODULES = {
     "release_prune": "release",
     "runs_prune": "run_folders",
     "runs_known": "run_folders",
+    "runs_highest": "run_folders",
     "environment": "environment",
     **dict.fromkeys(("cache_list", "cache_save", "cache_clear", "cache_restore"), "caches"),
     "adopt_look": "adopting",

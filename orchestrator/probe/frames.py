@@ -73,6 +73,7 @@ Ops of a call (args -> value)
     runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
     runs_known  {workdir, names} -> {runs:[{name, attempts:[{number, attempt, exit}]}]}
              the records as they lie there
+    runs_highest {workdir, job} -> {number}      of all runs of the job that have a folder there; 0
     environment {python, packages, variables, caches} -> {...}
     cache_list  {workdir, env} -> {now:[{kind, path, bytes, files}], saved:[record]}
     cache_save  {workdir, env, name, how, made_with} -> {name, how, at, bytes, files, kinds,

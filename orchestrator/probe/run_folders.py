@@ -1,13 +1,15 @@
 """Ops on the folders of runs: `runs_prune` removes those that have ended, `runs_known` reads them.
 
 Owns which of them is in use, and so is never removed. Only what the caller names is looked at:
-other daemons may have runs in the same working folder. Stdlib only and Python 3.10.
+other daemons may have runs in the same working folder. `runs_highest` says which numbers all of
+them have taken. Stdlib only and Python 3.10.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from .files import read_record
 from .names import ATTEMPT_FILE, EXIT_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     Args = dict[str, Any]
     Progress = Callable[[Args], None]
@@ -53,6 +55,20 @@ def known(args: Args, _progress: Progress) -> Args:
         if attempts:
             found.append({"name": name, "attempts": attempts})
     return {"runs": found}
+
+
+def highest(args: Args, _progress: Progress) -> Args:
+    """The highest number of a job's runs, whoever started them; 0 where none has a folder."""
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(os.path.join(args["workdir"], "runs"))
+    return {"number": highest_of(names, args["job"])}
+
+
+def highest_of(names: Iterable[str], job: str) -> int:
+    """Likewise, of the names of folders."""
+    ours = re.compile(rf"{re.escape(job)}-([0-9]{{1,9}})\.")
+    return max((int(found[1]) for found in map(ours.match, names) if found), default=0)
 
 
 def _attempts(folder: str) -> list[int]:
@@ -114,4 +130,4 @@ def _sweep(root: str) -> None:
                 shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
-OPS = {"runs_prune": prune, "runs_known": known}
+OPS = {"runs_prune": prune, "runs_known": known, "runs_highest": highest}

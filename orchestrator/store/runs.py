@@ -52,6 +52,15 @@ class Runs:
         draft = replace(draft, host=draft.host or self.host_of(draft.target))
         return await self._worker.call(lambda c: _create(c, draft, now, self._guard))
 
+    async def has_numbers(self, job: str) -> bool:
+        """Whether a number of the job was ever taken here."""
+        query = select(tables.counters.c.number).where(tables.counters.c.job == job)
+        return await self._worker.call(lambda c: c.execute(query).first() is not None)
+
+    async def take(self, job: str, number: int) -> None:
+        """Let the job's next run have a number above this one."""
+        await self._worker.call(lambda c: take_number(c, job, number))
+
     async def put(self, run: Run) -> None:
         """Store a run as it is."""
         await self._worker.call(lambda c: put_run(c, run))

@@ -91,10 +91,9 @@ class Store:
         engine, aside = open_database(state_folder, stamp)
         name = f"sqlite://{state_folder / DATABASE_FILE}"
         store = cls(engine, clock, state_folder, name=name, aside=aside)
-        if aside is not None:
-            # Numbers of lost runs stay taken: their logs, and folders on targets, still exist.
-            names = store.logs.runs()
-            await store._worker.call(lambda c: _take_numbers(c, names))
+        # Numbers of runs that a lost database knew stay taken: their logs still exist.
+        names = store.logs.runs()
+        await store._worker.call(lambda c: _take_numbers(c, names))
         return store
 
     async def close(self) -> None:
@@ -184,7 +183,10 @@ def _apply(connection: Connection, decision: Decision, now: float) -> Applied:
 
 
 def _take_numbers(connection: Connection, names: tuple[str, ...]) -> None:
+    highest: dict[str, int] = {}
     for name in names:
         job, _, number = name.rpartition("-")
         if job and number.isdigit():
-            runs.take_number(connection, job, int(number))
+            highest[job] = max(highest.get(job, 0), int(number))
+    for job, taken in highest.items():
+        runs.take_number(connection, job, taken)

@@ -143,10 +143,12 @@ jobs:
     command: sleep 600
 """)
     orch("run", "--detach")
-    before = [orch.json("show", one) for one in ("pair-1", "pair-2")]
+    pair = ("pair-1", "pair-2")
+    orch.until(lambda: all(orch.json("show", one)["state"] == "running" for one in pair))
+    before = [orch.json("show", one) for one in pair]
     lose_database(orch)
     orch.until(lambda: len(orch.json("ps", "-a")["runs"]) == 2)
-    after = [orch.json("show", one) for one in ("pair-1", "pair-2")]
+    after = [orch.json("show", one) for one in pair]
     same = ("target", "group", "node", "state")
     assert [[one[key] for key in same] for one in after] == [
         [one[key] for key in same] for one in before

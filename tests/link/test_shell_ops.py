@@ -1,6 +1,7 @@
 """What the plain shell refuses: one sentence that names what lacks."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from orchestrator.core.adhoc import find_target
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.link.shell_ops import ShellOps
+from orchestrator.probe.run_folders import OPS
 from orchestrator.transport.base import Transport
+from orchestrator.transport.local import LocalTransport
 
 
 @pytest.mark.parametrize(
@@ -21,3 +24,14 @@ async def test_who_named_an_interpreter_is_told_of_it(python: str | None, said: 
     never_asked = cast("Transport", None)
     with pytest.raises(CallFailed, match=said):
         await ShellOps(target, never_asked).do("release_offer", {})
+
+
+async def test_highest_number_of_a_jobs_runs(tmp_path: Path) -> None:
+    """Of this job alone, and 0 where there is no folder of runs yet."""
+    ops = ShellOps(find_target("local", None, ()), LocalTransport("local"))
+    asked = {"workdir": str(tmp_path), "job": "a"}
+    assert await ops.do("runs_highest", asked) == {"number": 0}
+    for name in ("a-2.u", "a-10.v", "a-b-11.w", "b-12.x", "a-13"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    assert await ops.do("runs_highest", asked) == {"number": 10}
+    assert OPS["runs_highest"](asked, lambda _: None) == {"number": 10}
