@@ -1,43 +1,51 @@
 """Requests about what another daemon drives: passed on to it, answer and all, as they came.
 
-Owns the way between two daemons: the other's unix socket, on the same machine. Must not: know who
-drives what; the Backend is asked.
+Owns the form in which a request's answer travels: its head as JSON, then the bytes of its body as
+they come. Must not: know who drives what, nor the way between two daemons; the Backend does.
 """
 
-import logging
-from collections.abc import Awaitable, Callable
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler, Middleware
 
 from orchestrator.api.asking import asker
-from orchestrator.core.errors import OrchError
 
 PASSED_ON = "X-Orch-Asked-By"
 """Who asked, in the other daemon's journal; a request that has it is not passed on again."""
 CONNECT_S = 5.0
-_OWN = frozenset(
-    {
-        *("transfer-encoding", "content-length", "connection", "date", "server", "host"),
-        "authorization",
-    }
+PART_BYTES = 256 * 1024
+_KEPT = frozenset(
+    {"content-type", "x-orch-offset", "x-orch-size", "x-orch-attempt", "x-orch-archive"}
 )
-"""Headers of one hop; the token of `--listen` let the asker in here, and goes no further."""
 
-logger = logging.getLogger(__name__)
+
+class Asked(NamedTuple):
+    """A request on its way to another daemon."""
+
+    method: str
+    path: str
+    body: bytes
+    by: str
 
 
 class Elsewhere(NamedTuple):
-    """The daemon that a request belongs to."""
+    """The way to the daemon that a request belongs to."""
 
-    socket: str
-    refusal: OrchError
-    """What is said where it cannot be reached from here."""
+    words: str
+    """What the user's words mean, in full: `@1` may be another run by the time it is read."""
+    ask: Callable[[Asked], AsyncGenerator[bytes, None]]
+    """The parts of the answer; OrchError where none comes."""
 
 
-Find = Callable[[str, str, str], Awaitable[Elsewhere | None]]
-"""(method, words, what): the daemon that has to answer; None: this one."""
+Find = Callable[[str, str], Awaitable[Elsewhere | None]]
+"""(words, what): the daemon that has to answer; None: this one."""
 
 
 def pass_on(find: Find) -> Middleware:
@@ -49,36 +57,43 @@ def pass_on(find: Find) -> Middleware:
         if said is not None:
             asker.set(said)
             return await handler(request)
-        words = request.match_info.get("words")
-        if words is None:
+        words, resource = request.match_info.get("words"), request.match_info.route.resource
+        if words is None or resource is None:
             return await handler(request)
         what = request.path.rpartition("/")[2]
-        there = await find(request.method, words, what)
-        return await handler(request) if there is None else await _answer(request, there)
+        there = await find(words, what)
+        if there is None:
+            return await handler(request)
+        path = resource.canonical.replace("{words}", quote(there.words, safe="@"))
+        query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+        by = f"{asker.get()} on {socket.gethostname()}"
+        asked = Asked(request.method, path + query, await request.read(), by)
+        return await _answer(request, there.ask(asked))
 
     return passing
 
 
-async def _answer(request: web.Request, there: Elsewhere) -> web.StreamResponse:
-    headers = {name: value for name, value in request.headers.items() if name.lower() not in _OWN}
-    headers[PASSED_ON] = asker.get()
+async def _answer(request: web.Request, parts: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    async with aclosing(parts):
+        head = json.loads(await anext(parts))
+        response = web.StreamResponse(status=head["status"], headers=head["headers"])
+        await response.prepare(request)
+        async for part in parts:
+            await response.write(part)
+        await response.write_eof()
+        return response
+
+
+async def answered_here(asked: Asked, server: Path) -> AsyncGenerator[bytes, None]:
+    """The parts of what the daemon behind a socket, which is this one, says to a request."""
     waiting = ClientTimeout(total=None, sock_connect=CONNECT_S)
-    async with ClientSession(connector=UnixConnector(there.socket), timeout=waiting) as session:
-        try:
-            asked = session.request(
-                request.method,
-                f"http://orch{request.raw_path}",
-                headers=headers,
-                data=await request.read(),
-            )
-            async with asked as answer:
-                kept = {k: v for k, v in answer.headers.items() if k.lower() not in _OWN}
-                response = web.StreamResponse(status=answer.status, headers=kept)
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
-                await response.write_eof()
-                return response
-        except ClientError as error:
-            logger.warning("api.not_passed_on", extra={"path": request.path, "why": str(error)})
-            raise there.refusal from error
+    async with ClientSession(connector=UnixConnector(str(server)), timeout=waiting) as session:
+        url = f"http://orch{asked.path}"
+        headers = {PASSED_ON: asked.by, "Content-Type": "application/json"}
+        request = session.request(asked.method, url, headers=headers, data=asked.body)
+        async with request as answer:
+            kept = {k: v for k, v in answer.headers.items() if k.lower() in _KEPT}
+            yield json.dumps({"status": answer.status, "headers": kept}).encode()
+            while part := await answer.content.readany():
+                for begin in range(0, len(part), PART_BYTES):
+                    yield part[begin : begin + PART_BYTES]

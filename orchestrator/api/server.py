@@ -65,7 +65,7 @@ class Backend(Protocol):
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
     def metrics_text(self) -> str: ...
-    async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None: ...
+    async def elsewhere(self, words: str, what: str) -> Elsewhere | None: ...
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -160,6 +160,7 @@ class Server:
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
         router.add_post("/v1/targets/{words}/end-process", self._act("end-process"))
+        router.add_post("/v1/hosts/{words}/give-up", self._act("give-up"))
         router.add_get("/v1/cache", self._get("cache"))
         for what in ("save", "restore", "clear"):
             router.add_post(f"/v1/cache/{what}", self._act(f"cache-{what}"))

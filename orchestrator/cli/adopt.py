@@ -24,6 +24,8 @@ def adopt(options: argparse.Namespace) -> int:
     for message in client.stream("POST", "/v1/adopt", body):
         if message["kind"] == "stored":
             stored = message["run"]
+        elif message["kind"] == "warning":
+            output.note(f"warning: {message['text']}")
         elif message["kind"] == "adopting" and not options.json:
             output.note(f"adopting process {message['pid']}: {message['command']}")
     if stored is None:

@@ -19,7 +19,8 @@ def deploy(options: argparse.Namespace) -> int:
     client, messages = begin(options, "/v1/deploy", body)
     warn_if_outdated(client.daemon)
     for message in messages:
-        news.show(message)
+        if not news.show(message) and message["kind"] == "warning":
+            output.note(f"warning: {message['text']}")
         if message["kind"] == "done":
             break  # nobody waits until the connections are closed
     if options.json:

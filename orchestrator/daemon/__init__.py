@@ -10,7 +10,8 @@ views.py        stored values -> the API's documents
 fleet.py        one link for each target, its GPUs, its state; machines.py the hosts below them
 crew.py         one supervisor for each run that lives; display.py what is shown of them
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
-                shows what the others drive, elsewhere.py passes questions on to them
+                shows what the others drive, elsewhere.py knows whose a question is, passing.py
+                asks and answers it through the database, moving.py brings a host over
 rebuilding.py   runs come back from their targets after a lost database
 duties.py       what is done by the clock
 shipping.py     deploy and rollback, as a person asks for them, step by step; deploy_looks.py what

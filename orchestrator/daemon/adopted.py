@@ -90,6 +90,11 @@ def _declared(run: Run, inventory: Inventory) -> Job | None:
     )
 
 
+def is_removed(job: Job) -> bool:
+    """Whether it only stands for a job that the inventory has no more: watched, not relaunched."""
+    return any(_REMOVED in word for word in job.command)
+
+
 def rebuilt_key(run: str) -> str:
     """Where it is kept that a run is known from its target alone."""
     return f"rebuilt.{run}"

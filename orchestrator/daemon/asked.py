@@ -59,6 +59,7 @@ _BODIES: Mapping[str, Mapping[str, _Kind]] = {
     "rollback": {"job": _TEXT, "release": _TEXT},
     "alert-test": {"sink": _TEXT},
     "silence-add": {"match": _PAIRS, "for_s": _NUMBER, "why": _TEXT},
+    "give-up": {"to": _TEXT},
     "end-process": {"pid": _WHOLE, "start": _WHOLE, "command": _TEXT, "grace_s": _NUMBER},
 }
 

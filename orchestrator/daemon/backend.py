@@ -19,6 +19,7 @@ from orchestrator.daemon import (
     explaining,
     following,
     launching,
+    moving,
     pruning,
     queries,
     searching,
@@ -77,6 +78,7 @@ _ACTIONS: dict[str, Answer] = {
     "silence-add": lambda parts, _, body: silences.add(parts, body),
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
     "end-process": ending.end_process,
+    "give-up": moving.give_up,
     "cache-save": lambda parts, _, body: caching.save(parts, body),
     "cache-restore": lambda parts, _, body: caching.restore(parts, body),
     "cache-clear": lambda parts, _, body: caching.clear(parts, body),
@@ -147,9 +149,9 @@ class DaemonBackend:
         self._parts.footing.require()
         return await _known(_ACTIONS, what)(self._parts, words, checked(what, body))
 
-    async def elsewhere(self, method: str, words: str, what: str) -> Elsewhere | None:
+    async def elsewhere(self, words: str, what: str) -> Elsewhere | None:
         """The daemon of the fleet that has to answer; None: this one."""
-        return await elsewhere.elsewhere(self._parts, method, words, what)
+        return await elsewhere.elsewhere(self._parts, words, what)
 
     def metrics_text(self) -> str:
         """Prometheus' text form."""

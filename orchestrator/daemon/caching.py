@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.core.errors import Check, OrchError, UsageError
 from orchestrator.core.model import Job, Release, Run, Target
+from orchestrator.daemon import moving
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import find_job, on_target, only_one
 from orchestrator.deploy import environment, kernels
@@ -138,6 +139,7 @@ def _first_step_at(parts: Parts, run: str) -> float | None:
 async def _changing(parts: Parts, name: object, one: One) -> Message:
     job = find_job(parts.file.checked(), name)
     with only_one(parts, job.name):
+        await moving.driven(parts, job.targets)
         return await _on_each(parts, job, one)
 
 

@@ -4,46 +4,41 @@ What the shared database holds is answered here; bytes, links and what acts are 
 that drives the host.
 """
 
-import socket
-from pathlib import Path
+from functools import partial
 
 from orchestrator.api.forwarding import Elsewhere
 from orchestrator.core.errors import NoSuchRun
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.passing import PASSED
 
-_ITS_OWN = frozenset(
-    {
-        *("log", "follow", "search", "metrics", "gpus", "wait", "bundle", "diff"),
-        *("stop", "ack", "end-process"),
-    }
-)
+READS = PASSED - {"stop", "ack", "end-process", "give-up"}
 
 
-async def elsewhere(parts: Parts, method: str, words: str, what: str) -> Elsewhere | None:
-    """The daemon that answers, None where this one does; NotDriven where none can be asked."""
-    if not parts.leasing.shared or what not in _ITS_OWN:
+async def elsewhere(parts: Parts, words: str, what: str) -> Elsewhere | None:
+    """The daemon that answers, None where this one does."""
+    if not parts.leasing.shared or what not in PASSED:
         return None
-    key = await _key(parts, words, what)
-    if key is None or parts.leasing.drives(key):
+    found = await _meant(parts, words, what)
+    if found is None or parts.leasing.drives(found[0]):
         return None
-    lease, refusal = parts.leasing.of(key), parts.leasing.elsewhere(key)
-    if lease is None or lease.left_s < 0:
-        if method == "GET":
-            return None  # nobody drives it just now: what is here may still be read
-        raise refusal
-    here = lease.driver["machine"] == socket.gethostname()
-    if not here or not Path(lease.driver["socket"]).exists():
-        raise refusal
-    return Elsewhere(socket=str(lease.driver["socket"]), refusal=refusal)
+    key, name = found
+    lease = parts.leasing.of(key)
+    if what in READS and (lease is None or lease.left_s < 0):
+        return None  # nobody drives it just now: what is here may still be read
+    return Elsewhere(words=name, ask=partial(parts.passing.ask, key))
 
 
-async def _key(parts: Parts, words: str, what: str) -> str | None:
-    """The host in question; None where nothing of that name is known, which is said later."""
+async def _meant(parts: Parts, words: str, what: str) -> tuple[str, str] | None:
+    """The host in question, and the words in full; None where nothing of that name is known."""
     try:
         if what == "end-process":
-            return parts.leasing.key_of(words)
+            return parts.leasing.key_of(words), words
         if what == "ack":
-            words = (await parts.store.incidents.find(words)).run
-        return (await parts.store.runs.find(words)).host
+            incident = await parts.store.incidents.find(words)
+            return (await parts.store.runs.get(incident.run)).host, incident.id
+        if what == "give-up":
+            return None
+        run = await parts.store.runs.find(words)
     except NoSuchRun:
         return None
+    return run.host, run.id

@@ -5,14 +5,16 @@ it could not be asked for too long. What follows is for those who listen.
 """
 
 import asyncio
+import hashlib
 import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import NotDriven, OrchError, StoreError
+from orchestrator.core.errors import NotDriven, OrchError, StoreError, UsageError
 from orchestrator.core.model import Host, Inventory
 from orchestrator.store.leases import LEASE_S, Lease, Leases
 
@@ -37,7 +39,9 @@ class Leasing:
     ) -> None:
         self._leases, self._clock, self._inventory = leases, clock, inventory
         self._driver = {"machine": socket.gethostname(), "pid": os.getpid(), **driver}
+        self._here = f"{socket.gethostname()}{_mark()}"
         self._confirmed_at = float("-inf")
+        self._turning = asyncio.Lock()
         self._driven: frozenset[str] = frozenset()
         self.all: tuple[Lease, ...] = ()
         """Every lease of the fleet, as of the last turn."""
@@ -57,7 +61,7 @@ class Leasing:
         if self._leases is None:
             return ""
         local = host.transport == "local"
-        return f"{host.name}@{self._driver['machine']}" if local else host.name
+        return f"{host.name}@{self._here}" if local else host.name
 
     def key_of(self, target: str) -> str:
         """Of a target's host; of one that the inventory does not know, its own name."""
@@ -78,7 +82,7 @@ class Leasing:
     def elsewhere(self, key: str) -> NotDriven:
         """Who drives a host, and how to ask that daemon."""
         lease = self.of(key)
-        if lease is None or lease.left_s < 0 or lease.owner == self._own():
+        if lease is None or lease.left_s < 0 or lease.owner == self.own:
             return NotDriven(
                 f"No daemon drives {key} now.", target=key, remedy="Within 15 s one takes it over."
             )
@@ -86,7 +90,8 @@ class Leasing:
         return NotDriven(
             f"{key} is driven by the daemon {who['pid']} on {who['machine']} ({who['inventory']}).",
             target=key,
-            remedy=f"Ask there; or `orch daemon stop` there, and another one takes {key} over.",
+            remedy=f"Ask there, with --config {who['inventory']}; or `orch daemon stop` there, and "
+            f"another one takes {key} over.",
         )
 
     def of(self, key: str) -> Lease | None:
@@ -95,7 +100,7 @@ class Leasing:
 
     async def begin(self) -> None:
         """The first turn, before anything is driven."""
-        await self._turn()
+        await self.turn()
         while not self._changes.empty():
             self._changes.get_nowait()
 
@@ -107,7 +112,7 @@ class Leasing:
             tasks.create_task(self._tell(), name="hosts")
             while True:
                 await self._clock.sleep(TURN_S)
-                await self._turn()
+                await self.turn()
 
     async def _tell(self) -> None:
         while True:
@@ -126,14 +131,27 @@ class Leasing:
         except StoreError as error:
             logger.warning("leases.not_released", extra={"why": str(error)})
 
-    async def _turn(self) -> None:
+    async def give(self, key: str, to: str) -> None:
+        """Hand a host to another daemon; NotDriven where it is not ours."""
+        if self._leases is None:
+            raise UsageError("This daemon shares its fleet with nobody.")
+        async with self._turning:
+            await self._leases.give(key, to)
+            self._compare()
+
+    async def turn(self) -> None:
+        """Renew what is held, and take what is free."""
         if self._leases is None:
             return
+        async with self._turning:
+            await self._turn(self._leases)
+
+    async def _turn(self, leases: Leases) -> None:
         asked_at = self._clock.monotonic()
         wanted = {self.key(host) for host in _hosts(self._inventory())}
         views = {key: self.views(key) for key in self._driven}
         try:
-            self.all = await self._leases.turn(wanted, self._driver, views)
+            self.all = await leases.turn(wanted, self._driver, views)
             self._confirmed_at = asked_at
         except StoreError as error:
             logger.warning("leases.unseen", extra={"why": str(error)})
@@ -155,8 +173,19 @@ class Leasing:
     def _stale(self) -> bool:
         return self._clock.monotonic() - self._confirmed_at > ALONE_S
 
-    def _own(self) -> str:
+    @property
+    def own(self) -> str:
+        """Who this daemon is among those of the fleet; another one after each start."""
         return self._leases.owner if self._leases is not None else ""
+
+
+def _mark() -> str:
+    """What tells two machines of one name apart, where the system has it."""
+    try:
+        ident = Path("/etc/machine-id").read_bytes().strip()
+    except OSError:
+        return ""
+    return f"-{hashlib.sha256(ident).hexdigest()[:6]}" if ident else ""
 
 
 def _hosts(inventory: Inventory) -> Iterable[Host]:

@@ -23,6 +23,7 @@ from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.daemon.neighbours import Neighbours
+from orchestrator.daemon.passing import Passing
 from orchestrator.daemon.rebuilding import Rebuilding
 from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
@@ -70,6 +71,7 @@ class Parts:
     rack: Rack
     crew: Crew
     leasing: Leasing
+    passing: Passing
     code: InstalledCode
     started_at: float
     ending: asyncio.Event
@@ -140,6 +142,7 @@ class Parts:
             neighbours = Neighbours(
                 clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
             )
+            passing = Passing(store.requests, leasing, clock, location.socket)
             rebuilding = Rebuilding(clock=clock, file=file, store=store, fleet=fleet, crew=crew)
             ending = asyncio.Event()
             footing = Footing(_files(location), clock, ending)
@@ -148,6 +151,7 @@ class Parts:
             _keep(stack, rebuilding.run(), "rebuilding")
             _keep(stack, neighbours.run(), "neighbours")
             _keep(stack, leasing.run(), "leases")
+            _keep(stack, passing.run(), "requests")
             yield cls(
                 location=location,
                 file=file,
@@ -160,6 +164,7 @@ class Parts:
                 rack=rack,
                 crew=crew,
                 leasing=leasing,
+                passing=passing,
                 code=InstalledCode(Path(__file__).parents[1], clock),
                 packages=Packages.of(location.state_folder),
                 looks=looks,
@@ -171,7 +176,7 @@ class Parts:
 
 
 def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location) -> Leasing:
-    where = {"socket": str(location.socket), "inventory": str(location.inventory)}
+    where = {"inventory": str(location.inventory)}
     leasing = Leasing(store.leases, clock, file.current, where)
     store.runs.host_of = leasing.key_of
     return leasing

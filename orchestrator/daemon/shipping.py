@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Inventory, Job, Release, Target
+from orchestrator.daemon import moving
 from orchestrator.daemon.parts import Parts
 from orchestrator.deploy import code
 from orchestrator.deploy import plan as plans
@@ -229,6 +230,9 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
     async with Ahead() as ahead:
         for job in wanted:
             with only_one(parts, job.name):
+                if not dry_run:
+                    async for message in moving.drive(parts, job.targets):
+                        yield message
                 planned = await plan_job(parts, job, None if dry_run else ahead)
                 for one in planned:
                     yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
@@ -242,6 +246,7 @@ async def rollback(parts: Parts, name: str | None, digest: str | None) -> Messag
     """Make an older release the current one, on each of the job's targets."""
     job = find_job(parts.file.checked(), name)
     with only_one(parts, job.name):
+        await moving.driven(parts, job.targets)
         answer: Message = {}
         for target in job.targets:
             single = on_target(job, target)

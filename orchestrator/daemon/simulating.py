@@ -12,7 +12,7 @@ from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.samples import SAMPLES
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Delivery, Inventory, Run, RunState, Target
-from orchestrator.daemon import queries, waiting
+from orchestrator.daemon import moving, queries, waiting
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import only_one
 from orchestrator.daemon.simulated import JOB, SESSION, simulated_job
@@ -34,6 +34,7 @@ async def simulate(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Mess
     sample = _sample(inventory, str(body.get("signature") or ""))
     target = _target(inventory, body.get("target"))
     with only_one(parts, JOB):
+        await moving.driven(parts, [target])
         run = await parts.store.runs.create(_draft(parts, target, sample, str(body["signature"])))
         await parts.crew.begin(run, simulated_job(inventory))
         yield {"kind": "stored", "run": await parts.crew.display.view(run.id)}

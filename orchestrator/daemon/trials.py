@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.core.decide.trials import CrashRate, crash_rate, fisher, judged
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Job, Run, RunState
-from orchestrator.daemon import launching, shipping, waiting
+from orchestrator.daemon import launching, moving, shipping, waiting
 from orchestrator.daemon.launching import RunRequest
 from orchestrator.daemon.nodes import rank_of
 from orchestrator.daemon.parts import Parts
@@ -106,6 +106,8 @@ async def bisect(parts: Parts, body: Mapping[str, Any]) -> Stream:
     plan = replace(Plan.of(body), until_crash=True)
     good = await _release_of(parts, job, str(body.get("good") or ""))
     bad = await _release_of(parts, job, str(body.get("bad") or ""))
+    async for message in moving.drive(parts, [job.target]):
+        yield message
     suspects = await _between(parts, job, good, bad)
     while len(suspects) > 1:
         middle = (len(suspects) - 1) // 2

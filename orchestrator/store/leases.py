@@ -60,6 +60,18 @@ class Leases:
         change = update(table).where(table.c.host.in_(held), table.c.owner == self.owner)
         await self._worker.call(lambda c: c.execute(change.values(expires_at=0.0)))
 
+    async def give(self, host: str, to: str) -> None:
+        """Hand a lease to another daemon, with a new token; NotDriven where it is not ours."""
+        await self._worker.call(lambda c: self._give(c, host, to))
+        self.held.pop(host, None)
+
+    def _give(self, connection: Connection, host: str, to: str) -> None:
+        self.guard(connection, host)
+        table = tables.leases
+        values = {"owner": to, "expires_at": database_time(connection) + LEASE_S}
+        given = update(table).where(table.c.host == host)
+        connection.execute(given.values(**values, token=table.c.token + 1))
+
     def guard(self, connection: Connection, host: str) -> None:
         """Within a transaction: nobody may take the host before it ends; NotDriven if one has."""
         table = tables.leases
@@ -84,7 +96,7 @@ class Leases:
         targets: Mapping[str, list[Any]],
     ) -> tuple[Lease, ...]:
         table = tables.leases
-        now = float(connection.execute(select(_now())).scalar_one())
+        now = database_time(connection)
         held = {}
         for host in wanted:
             values = {
@@ -121,5 +133,7 @@ class Leases:
         )
 
 
-def _now() -> Any:
-    return cast(func.extract("epoch", func.clock_timestamp()), Float)
+def database_time(connection: Connection) -> float:
+    """Unix seconds by the one clock that all daemons of a fleet share."""
+    now = cast(func.extract("epoch", func.clock_timestamp()), Float)
+    return float(connection.execute(select(now)).scalar_one())

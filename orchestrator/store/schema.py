@@ -16,7 +16,7 @@ from orchestrator.core.errors import StoreError
 from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest revision; Alembic is only loaded where a database has an older one."""
 
 DATABASE_FILE = "orch.db"
@@ -28,6 +28,15 @@ _ONE_MIGRATES = 7_071_982
 _PATIENCE = (
     "-c statement_timeout=15000 -c lock_timeout=10000 -c idle_in_transaction_session_timeout=20000"
 )
+_CONNECTION = {
+    "connect_timeout": "5",
+    "options": _PATIENCE,
+    "tcp_user_timeout": "10000",
+    # A connection that only listens notices by these that the other end is gone.
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
@@ -67,10 +76,12 @@ def open_postgres(said: str) -> tuple[Engine, str]:
     """
     url = _postgres_url(said)
     name = f"postgresql://{url.query.get('host') or url.host or 'localhost'}/{url.database}"
-    arguments = {"connect_timeout": 5, "options": _PATIENCE, "tcp_user_timeout": 10_000}
     try:
         engine = create_engine(
-            url, pool_size=1, max_overflow=0, pool_pre_ping=True, connect_args=arguments
+            url.update_query_dict(_CONNECTION),
+            pool_size=1,
+            max_overflow=0,
+            pool_pre_ping=True,
         )
         keep_text_storable(engine)
         with engine.begin() as connection:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -226,4 +227,30 @@ leases = Table(
     Column("expires_at", Float, nullable=False),
     Column("driver", json_type(), nullable=False),
     Column("targets", json_type(), nullable=False),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    _seq(),
+    Column("id", String, nullable=False, unique=True),
+    Column("host", String, nullable=False),
+    Column("method", String, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("by", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("taker", String),
+    Column("created_at", Float, nullable=False),
+    Column("wanted_until", Float, nullable=False),
+    Index(None, "state"),
+    sqlite_autoincrement=True,
+)
+
+request_parts = Table(
+    "request_parts",
+    metadata,
+    Column("request", String, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
 )

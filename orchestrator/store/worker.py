@@ -12,9 +12,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from orchestrator.core.errors import StoreError
+from orchestrator.store.dialects import POSTGRES
 from orchestrator.store.schema import translated
 
 Result = TypeVar("Result")
+
+ANSWERS_WITHIN_S = 8.0
+"""A PostgreSQL that hangs says nothing for ever; whoever asks the daemon waits 10 s for a sign."""
 
 
 class Worker:
@@ -22,6 +26,8 @@ class Worker:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # A file needs its time, and has nobody who could be away.
+        self._within_s = ANSWERS_WITHIN_S if engine.dialect.name == POSTGRES else None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def call(self, function: Callable[[Connection], Result]) -> Result:
@@ -30,9 +36,15 @@ class Worker:
         A caller that is cancelled while the function runs leaves it to end: whole or not at all.
         """
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._run, function
-            )
+            async with asyncio.timeout(self._within_s):
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._thread, self._run, function
+                )
+        except TimeoutError as exc:
+            raise StoreError(
+                f"The database has not answered for {ANSWERS_WITHIN_S:g} s.",
+                remedy="Runs go on meanwhile; see that it runs, and that ORCH_STORE is right.",
+            ) from exc
         except RuntimeError as exc:
             if "shutdown" not in str(exc):
                 raise

@@ -2,39 +2,24 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from orchestrator.api.client import Client
-from orchestrator.core.errors import ApiError
-from tests.acceptance.conftest import MakeOrch, Orch, local_job
+from tests.acceptance.conftest import MakeOrch, Orch
+from tests.acceptance.fleet import (
+    SLACK_S,
+    TAKEN_OVER_WITHIN_S,
+    client,
+    is_driver,
+    lines,
+    three,
+    until,
+)
 from tests.lab.postgres import Postgres
 from tests.lab.receiver import Receiver
 
 pytestmark = pytest.mark.xdist_group("pg")
-
-TAKEN_OVER_WITHIN_S = 15.0
-SLACK_S = 10.0
-"""Beside the promise: the tests' own machine may be busy."""
-
-STORY = """
-import os, sys, threading, time
-folder = sys.argv[1]
-print("begin", os.environ["ORCH_ATTEMPT"], flush=True)
-def die():
-    raise ValueError("a thread of the story died")
-thread = threading.Thread(target=die); thread.start(); thread.join()
-number = 0
-while not os.path.exists(folder + "/finish"):
-    number += 1
-    print("line", number, "x" * 80, flush=True)
-    time.sleep(0.02)
-print("end", flush=True)
-"""
 
 
 @pytest.fixture
@@ -44,33 +29,8 @@ def daemons(
     short_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> list[Orch]:
-    """Three inventories of the same fleet, each with a daemon of its own."""
-    monkeypatch.setenv("ORCH_STORE", postgres.database())
-    (short_folder / "story.py").write_text(STORY)
-    text = local_job(short_folder, f"python3 {short_folder}/story.py {short_folder}")
-    return [make_orch(text) for _ in range(3)]
-
-
-def client(orch: Orch) -> Client:
-    """Speaks to a daemon's socket, and starts none."""
-    return Client(Path(orch.json("daemon", "status", check=None)["socket"]))
-
-
-def is_driver(orch: Orch) -> bool:
-    """Whether a daemon drives the one host."""
-    return any(lease["here"] for lease in client(orch).get("/v1/daemon")["leases"])
-
-
-def until(holds: Callable[[], Any], within_s: float, orch: Orch) -> float:
-    """Seconds until it holds."""
-    began = time.monotonic()
-    orch.until(holds, timeout_s=within_s)
-    return time.monotonic() - began
-
-
-def lines(orch: Orch, run: str) -> int:
-    """How many bytes of the log a daemon has to give."""
-    return client(orch).log(run, tail=0).size
+    """Three daemons' inventories."""
+    return three(make_orch, postgres, short_folder, monkeypatch)
 
 
 @pytest.mark.slow
@@ -92,8 +52,6 @@ def test_who_dies_or_hangs_is_succeeded(
     second.until(lambda: second.json("status")["runs"])
     assert second.json("show", run)["state"] == "running"
     assert second("logs", run, "--tail", "1").stdout.startswith("line ")
-    with pytest.raises(ApiError, match=r"is driven by the daemon \d+ on "):
-        list(client(second).stream("POST", "/v1/run", {"job": "dflash", "deploy": False}))
 
     # kill -9: another one takes over.
     pids = {id(orch): orch.json("daemon", "status")["pid"] for orch in daemons}

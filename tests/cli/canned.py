@@ -293,7 +293,7 @@ class CannedBackend:
     async def changes(self, since: int) -> AsyncIterator[Snapshot]:
         yield await self.snapshot(since)
 
-    async def elsewhere(self, method: str, words: str, what: str) -> None:
+    async def elsewhere(self, words: str, what: str) -> None:
         """No other daemon shares the fleet."""
 
     def _note(self, what: str, words: str, said: Mapping[str, Any]) -> None:

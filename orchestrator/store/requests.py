@@ -1,0 +1,192 @@
+"""What one daemon of a fleet is asked to do by another, and its answer, part by part.
+
+Owns the rows of both: a request is addressed to a host, is taken once, by whoever holds that host's
+lease, and is stored before anything is done. Must not: know what is asked, or do it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from orchestrator.store import tables
+from orchestrator.store.dialects import insert
+from orchestrator.store.leases import database_time
+from orchestrator.store.pushed import Pushed
+from orchestrator.store.worker import Worker
+
+ASKED, TAKEN, ANSWERED = "asked", "taken", "answered"
+WANTED_S = 15.0
+"""So long after its asker was last heard nobody wants an answer any more."""
+KEPT_S = 3600.0
+"""A request that is over, so that the same one does nothing twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question to whoever drives a host."""
+
+    id: str
+    """Chosen by who asks: a request that is stored twice is done once."""
+    host: str
+    method: str
+    path: str
+    body: bytes
+    by: str
+    """The person, for the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a request is, as its asker sees it."""
+
+    parts: tuple[bytes, ...]
+    """What came after the part that was asked for."""
+    taken: bool
+    over: bool
+    """No further part comes."""
+    orphaned: bool
+    """Whoever took it has lost the host, and had not answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the one that answers has to know of the one that asked."""
+
+    unread: int
+    wanted: bool
+
+
+class Requests:
+    """The requests of a fleet; all times are the database's."""
+
+    def __init__(self, worker: Worker, pushed: Pushed, owner: str) -> None:
+        self._worker = worker
+        self._owner = owner
+        self.pushed = pushed
+        """Rings whenever a request or an answer has something new."""
+
+    async def ask(self, request: Request) -> None:
+        """Store a request; one that is there already stays as it is."""
+        await self._worker.call(lambda c: _ask(c, request))
+
+    async def take(self, hosts: Iterable[str]) -> tuple[Request, ...]:
+        """What is asked of these hosts, where their leases are ours; nobody else gets it again."""
+        wanted = sorted(hosts)
+        return await self._worker.call(lambda c: _take(c, wanted, self._owner))
+
+    async def put(self, request: str, number: int, content: bytes) -> Room:
+        """A part of the answer, numbered from 0; the same one again changes nothing."""
+        return await self._worker.call(lambda c: _put(c, request, number, content))
+
+    async def room(self, request: str) -> Room:
+        """Whether anybody waits for the rest."""
+        return await self._worker.call(lambda c: _room(c, request))
+
+    async def finish(self, request: str) -> None:
+        """All parts are there."""
+        await self._worker.call(lambda c: _state(c, request, ANSWERED))
+
+    async def read(self, request: str, have: int) -> Progress:
+        """The parts after the first `have`, which are forgotten; it says that they are wanted."""
+        return await self._worker.call(lambda c: _read(c, request, have))
+
+    async def leave(self, request: str) -> None:
+        """Nobody waits for it any more; one that nobody took will not be done."""
+        await self._worker.call(lambda c: _leave(c, request))
+
+
+def _ask(connection: Connection, request: Request) -> None:
+    now = database_time(connection)
+    values = {
+        **{name: getattr(request, name) for name in ("id", "host", "method", "path", "body", "by")},
+        "state": ASKED,
+        "created_at": now,
+        "wanted_until": now + WANTED_S,
+    }
+    asked = insert(connection, tables.requests).values(values)
+    connection.execute(asked.on_conflict_do_nothing(index_elements=["id"]))
+    _ring(connection, request.id)
+
+
+def _take(connection: Connection, hosts: list[str], owner: str) -> tuple[Request, ...]:
+    table, leases, now = tables.requests, tables.leases, database_time(connection)
+    # The lease's row is held until the request is ours: nobody takes the host over in between.
+    held = (
+        select(leases.c.host)
+        .where(leases.c.host.in_(hosts), leases.c.owner == owner, leases.c.expires_at > now)
+        .with_for_update(read=True)
+    )
+    ours = [row.host for row in connection.execute(held)]
+    open_ = (table.c.state == ASKED, table.c.host.in_(ours), table.c.wanted_until > now)
+    found = connection.execute(select(table).where(*open_).order_by(table.c.seq)).mappings().all()
+    ids = [row["id"] for row in found]
+    connection.execute(update(table).where(table.c.id.in_(ids)).values(state=TAKEN, taker=owner))
+    _forget(connection, now - KEPT_S)
+    return tuple(
+        Request(**{name: row[name] for name in ("id", "host", "method", "path", "body", "by")})
+        for row in found
+    )
+
+
+def _forget(connection: Connection, before: float) -> None:
+    table, parts = tables.requests, tables.request_parts
+    old = select(table.c.id).where(table.c.wanted_until < before)
+    connection.execute(delete(parts).where(parts.c.request.in_(old)))
+    connection.execute(delete(table).where(table.c.wanted_until < before))
+
+
+def _put(connection: Connection, request: str, number: int, content: bytes) -> Room:
+    values = {"request": request, "number": number, "content": content}
+    added = insert(connection, tables.request_parts).values(values)
+    connection.execute(added.on_conflict_do_nothing(index_elements=["request", "number"]))
+    _ring(connection, request)
+    return _room(connection, request)
+
+
+def _room(connection: Connection, request: str) -> Room:
+    table, parts = tables.requests, tables.request_parts
+    counted = select(func.count()).select_from(parts).where(parts.c.request == request)
+    unread = connection.execute(counted).scalar_one()
+    until = connection.execute(select(table.c.wanted_until).where(table.c.id == request)).scalar()
+    return Room(unread=unread, wanted=until is not None and until > database_time(connection))
+
+
+def _state(connection: Connection, request: str, state: str) -> None:
+    table = tables.requests
+    connection.execute(update(table).where(table.c.id == request).values(state=state))
+    _ring(connection, request)
+
+
+def _read(connection: Connection, request: str, have: int) -> Progress:
+    table, parts, leases = tables.requests, tables.request_parts, tables.leases
+    now = database_time(connection)
+    # The state first: where it says that all is there, what is read next is all.
+    wanted = update(table).where(table.c.id == request).values(wanted_until=now + WANTED_S)
+    row = connection.execute(wanted.returning(table.c.state, table.c.taker, table.c.host)).one()
+    driven = select(leases.c.owner).where(leases.c.host == row.host, leases.c.expires_at > now)
+    driver = connection.execute(driven).scalar()
+    of = parts.c.request == request
+    if have:
+        connection.execute(delete(parts).where(of, parts.c.number < have))
+        _ring(connection, request)
+    found = select(parts.c.content).where(of, parts.c.number >= have).order_by(parts.c.number)
+    return Progress(
+        parts=tuple(row.content for row in connection.execute(found)),
+        taken=row.state != ASKED,
+        over=row.state == ANSWERED,
+        orphaned=row.state == TAKEN and row.taker != driver,
+    )
+
+
+def _leave(connection: Connection, request: str) -> None:
+    table, parts = tables.requests, tables.request_parts
+    past = update(table).where(table.c.id == request)
+    connection.execute(past.values(wanted_until=database_time(connection)))
+    connection.execute(delete(parts).where(parts.c.request == request))
+    _ring(connection, request)
+
+
+def _ring(connection: Connection, request: str) -> None:
+    """Heard by every daemon once the transaction is over."""
+    connection.execute(select(func.pg_notify(Pushed.CHANNEL, request)))

@@ -1,0 +1,117 @@
+"""Whichever daemon of a fleet is asked, the job gets done: passed on, or the host comes over."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.client import Client
+from orchestrator.core.errors import ApiError
+from tests.acceptance.conftest import MakeOrch, Orch
+from tests.acceptance.fleet import client, is_driver, three
+from tests.lab.postgres import Postgres
+from tests.lab.receiver import Receiver
+
+pytestmark = [pytest.mark.xdist_group("pg"), pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def daemons(
+    make_orch: MakeOrch,
+    postgres: Postgres,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[Orch]:
+    """Two of three daemons run, and the first one drives the host with a run on it."""
+    found = three(make_orch, postgres, short_folder, monkeypatch)
+    for orch in found[:2]:
+        orch("daemon", "start")
+    found[0]("run", "--detach")
+    found[1].until(lambda: found[1].json("status")["runs"])
+    return found
+
+
+def test_what_acts_on_a_run_is_done_by_who_drives_it(
+    daemons: list[Orch], receiver: Receiver
+) -> None:
+    """Logs, ack, wait, bundle and stop of the other daemon: done once, and in the journal."""
+    driver, asked, _ = daemons
+    (opened,) = asked.until(lambda: asked.json("incidents")["incidents"])
+    assert asked.json("ack", opened["id"])["state"] == "acknowledged"
+    assert asked("logs", "@1", "--tail", "1").stdout.startswith("line ")
+    assert asked.json("wait", "@1", "--until", "log:line 3 ")["reached"]
+    asked("bundle", "@1", "-o", str(asked.folder / "bundle.tar.gz"))
+    assert (asked.folder / "bundle.tar.gz").stat().st_size > 1000
+    stopped = asked.json("stop", "@1")
+    assert stopped["run"]["state"] == "stopped"
+    assert is_driver(driver)
+    told = [one["text"] for one in client(asked).get("/v1/runs/dflash-1/timeline")["events"]]
+    (stop,) = [text for text in told if text.startswith("stop by ")]
+    assert " on " in stop
+    # A run that is gone is refused in the words of the daemon that knows.
+    assert asked("stop", "@1").stdout == driver("stop", "@1").stdout
+
+
+def test_a_client_that_leaves_ends_what_is_done_for_it(daemons: list[Orch]) -> None:
+    """A `follow` that nobody reads any more is asked for by nobody, nor kept in the database."""
+    driver, asked, _ = daemons
+    stream = client(asked).stream("GET", "/v1/runs/dflash-1/follow")
+    assert next(stream)["kind"] == "run"
+    assert isinstance(stream, Generator)
+    stream.close()
+    asked.until(lambda: "request.left" in driver.log(), timeout_s=60)
+
+
+def test_who_is_asked_to_launch_drives_the_host_from_then_on(
+    daemons: list[Orch], short_folder: Path
+) -> None:
+    """`run` ships the tree of whoever is asked; the runs that live there come along."""
+    driver, asked, _ = daemons
+    done = asked("run", "--replace", "--detach")
+    assert "is driven by this daemon now" in done.stderr
+    assert is_driver(asked)
+    driver.until(lambda: not is_driver(driver))
+    runs = {one["id"]: one["state"] for one in driver.json("ps", "--all")["runs"]}
+    assert runs == {"dflash-1": "stopped", "dflash-2": "running"}
+    # And back, by a deploy; the run goes on through it and its log stays whole.
+    assert "is driven by this daemon now" in driver("deploy").stderr
+    assert is_driver(driver)
+    (short_folder / "finish").touch()
+    driver.until(lambda: driver.json("show", "dflash-2")["state"] == "finished")
+    shown = driver.json("show", "dflash-2")
+    assert shown["attempt"] == 1
+    written = (Path(shown["directory"]) / "attempt-1" / "output.log").read_bytes()
+    assert client(driver).log("dflash-2").content == written
+
+
+def test_a_host_does_not_come_over_where_it_would_leave_a_run_alone(daemons: list[Orch]) -> None:
+    """An inventory without the job of a run that lives there: it says whom to ask, and how."""
+    driver, _, third = daemons
+    text = (third.folder / "inventory.yaml").read_text().replace("dflash:", "other:", 1)
+    (third.folder / "inventory.yaml").write_text(text)
+    third("daemon", "start")
+    done = third("run", "--detach", check=None)
+    assert done.returncode == 1
+    pid = driver.json("daemon", "status")["pid"]
+    assert f"is driven by the daemon {pid} on " in done.stderr
+    assert "dflash-1 lives there" in done.stderr
+    assert f"--config {driver.folder / 'inventory.yaml'}" in done.stderr
+    assert is_driver(driver)
+
+
+def test_only_what_belongs_to_a_host_is_asked_of_others(
+    daemons: list[Orch], postgres: Postgres
+) -> None:
+    """A row in the database ends no daemon: only the questions of the list are done."""
+    driver, *_ = daemons
+    host = next(one["host"] for one in driver.json("daemon", "status")["leases"])
+    url = driver.env["ORCH_STORE"]
+    postgres.query(
+        url,
+        "INSERT INTO requests (id, host, method, path, body, by, state, created_at, wanted_until) "
+        f"VALUES ('x', '{host}', 'POST', '/v1/daemon/stop', '', 'eve', 'asked', 0, 9e9)",
+    )
+    driver.until(lambda: "is nothing that daemons ask of each other" in driver.log())
+    assert Client(Path(driver.json("daemon", "status")["socket"])).daemon_view()["running"]
+    with pytest.raises(ApiError, match="no run"):
+        client(driver).call("POST", "/v1/runs/none/stop", {})
