@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.core.adhoc import find_target
 from orchestrator.core.errors import LaunchError, UsageError
 from orchestrator.core.model import Run, RunState
-from orchestrator.daemon import adopted, numbering
+from orchestrator.daemon import adopted, moving, numbering
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.link.probe_channel import CallFailed
@@ -22,6 +22,8 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
     inventory = parts.file.checked()
     # Who asked has looked it up in ~/.ssh/config, which may not be ours.
     target = find_target(word, inventory, (word,))
+    async for message in moving.drive(parts, [target]):
+        yield message
     link = parts.fleet.link(target)
     take_pipe = bool(body.get("take_pipe"))
     try:

@@ -6,13 +6,13 @@ several targets gets a run on each (nodes.py).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orchestrator.core.errors import Check, UsageError
-from orchestrator.core.model import Job, Release, Run, RunState
-from orchestrator.daemon import nodes, numbering, shipping
+from orchestrator.core.model import Job, Release, Run, RunState, Target
+from orchestrator.daemon import moving, nodes, numbering, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
@@ -74,6 +74,8 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     async for message in _warnings(parts):
         yield message
     with shipping.only_one(parts, job.name):
+        async for message in moving.drive(parts, job.targets):
+            yield message
         async for message in _ship(parts, job, request):
             yield message
         singles = [shipping.on_target(job, target) for target in job.targets]
@@ -165,6 +167,7 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
     await parts.rebuilding.settle_on(words)
     found = await parts.store.runs.find(words)
     live = await nodes.live_nodes(parts.store, found)
+    await moving.driven(parts, _targets(parts, live))
     if not live:
         yield {"kind": "stopped", "run": await parts.crew.display.view(found.id), "already": True}
         return
@@ -174,6 +177,12 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
     asked = [_stopped(parts, run, grace_s, waits=False) for run in live]
     for ended in asyncio.as_completed(asked):
         yield await ended
+
+
+def _targets(parts: Parts, runs: Iterable[Run]) -> list[Target]:
+    """Of those that the inventory knows; a node's host may have gone to another daemon since."""
+    known = parts.inventory.targets
+    return [known[run.target] for run in runs if run.target in known]
 
 
 async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True) -> Message:

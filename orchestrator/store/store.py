@@ -7,8 +7,8 @@
     for action in await store.actions.pending(): ...       at the daemon's start
 
 Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (the outbox's queue),
-`actions`, `releases`, `journal`, `environments`, `silences`, `values`, `leases`, `logs`, `metrics`.
-Must not: decide or send.
+`actions`, `releases`, `journal`, `environments`, `silences`, `values`, `leases`, `requests`,
+`logs`, `metrics`. Must not: decide or send.
 """
 
 import asyncio
@@ -21,9 +21,19 @@ from sqlalchemy import Connection, Engine
 from orchestrator.clock import Clock, utc_text
 from orchestrator.core.decide.decision import Action, Decision, RunView
 from orchestrator.core.errors import NoSuchRun, StoreError
-from orchestrator.store import actions, deliveries, environments, history, incidents, leases, runs
+from orchestrator.store import (
+    actions,
+    deliveries,
+    environments,
+    history,
+    incidents,
+    leases,
+    requests,
+    runs,
+)
 from orchestrator.store.dialects import POSTGRES
 from orchestrator.store.logs import Logs
+from orchestrator.store.pushed import Pushed
 from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
 from orchestrator.store.schema import DATABASE_FILE, open_database, open_postgres
 from orchestrator.store.worker import Worker
@@ -55,6 +65,8 @@ class Store:
         shared = engine.dialect.name == POSTGRES
         self.leases = leases.Leases(self._worker, clock.new_id(12)) if shared else None
         """Where several daemons may share the database: who drives which host."""
+        self.requests = _requests(engine, self._worker, self.leases)
+        """There: what one daemon asks of another."""
         self.set_aside = aside
         """Where a damaged database was put at this start; ask the targets what they still know."""
         self.runs = runs.Runs(self._worker, clock, self._guard)
@@ -150,6 +162,14 @@ class Store:
 
     def _hosts(self) -> Collection[str] | None:
         return None if self.leases is None else self.leases.held.keys()
+
+
+def _requests(
+    engine: Engine, worker: Worker, shared: leases.Leases | None
+) -> requests.Requests | None:
+    if shared is None:
+        return None
+    return requests.Requests(worker, Pushed(engine), shared.owner)
 
 
 def _view(connection: Connection, run_id: str) -> RunView:
