@@ -16,6 +16,8 @@ from . import manifest as wire
 from .errors import OpError
 
 _TURN_WITHIN_S = 100.0
+_EARLY_BYTES = 64 * 1024
+"""Smaller files are put onto the disk together, at the end."""
 
 
 class Intake:
@@ -75,9 +77,9 @@ class Intake:
             written = 0
             while written < len(content):
                 written += os.pwrite(fd, content[written:], offset + written)
-            if offset:
+            if offset + written >= _EARLY_BYTES:
                 # Onto the disk while the rest still is on its way, not all at the end.
-                os.posix_fadvise(fd, 0, offset, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
 
