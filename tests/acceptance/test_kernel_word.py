@@ -65,6 +65,8 @@ def test_a_bare_kill_is_explained_by_the_hosts_kernel(
     evidence = "\n".join(verdict["evidence"])
     told = r"container 200 reached its memory limit of 96 MiB; victim python3 \(PID inside (\d+)\)"
     assert re.search(told, evidence)
+    assert re.search(told, verdict["cause"])
+    assert re.search(told, orch("show", "@1").stdout)
     alert = receiver.wait_for(where=firing)[0].json["alerts"][0]
     assert "container 200 reached its memory limit of 96 MiB" in alert["annotations"]["evidence"]
     with tarfile.open(orch.folder / orch.json("bundle", "@1")["path"]) as archive:

@@ -45,7 +45,8 @@ class Case:
 def conclude(case: Case, classifier: Classifier) -> Verdict:
     """The verdict on a case; the exit record, where there is one, outweighs the text."""
     court, record = _Court(case, classifier), case.exit_record
-    return worded(court.by_text() if record is None else court.by_record(record), record)
+    found = court.by_text() if record is None else court.by_record(record)
+    return worded(found, record, _oom_kill(case))
 
 
 class _Court:
@@ -171,7 +172,11 @@ class _Court:
         return replace(verdict, certainty_reason=f"only the {how} says so; nothing was printed")
 
     def _kernel_oom(self) -> Sighting | None:
-        event = next((e for e in self._case.kernel if e.kind is KernelEventKind.OOM_KILL), None)
+        event = _oom_kill(self._case)
         if event is None:
             return None
         return self._without_block("host_oom", 0, event.text, mark="kernel")
+
+
+def _oom_kill(case: Case) -> KernelEvent | None:
+    return next((one for one in case.kernel if one.kind is KernelEventKind.OOM_KILL), None)

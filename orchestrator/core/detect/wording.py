@@ -6,8 +6,9 @@ Owns titles, causes and next steps of ends without an exception. Changes no clas
 import re
 from dataclasses import replace
 
-from orchestrator.core.findings import Certainty, Verdict
+from orchestrator.core.findings import MAX_EVIDENCE_LINES, Certainty, Verdict
 from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import KernelEvent
 
 NO_COMMAND = {
     126: "A command could not be executed (exit code 126)",
@@ -33,11 +34,20 @@ _NOT_THERE = (
     "`orch deploy --dry-run` lists what is shipped and what is left out.",
 )
 
+_MORE_MEMORY = (
+    "Give the container more memory, or use less: fewer DataLoader workers, less prefetch, data"
+    " that is streamed instead of held.",
+    "Where it grew over many steps it is a leak: tensors or batches that something still holds.",
+)
+"""What is left to do where the kernel's word on an OOM kill is known: nothing to look up."""
+
 _LOOK = "Read the last lines of the log: `orch logs RUN`."
 
 
-def worded(verdict: Verdict, record: ExitRecord | None) -> Verdict:
-    """The verdict, saying no more than its evidence does."""
+def worded(verdict: Verdict, record: ExitRecord | None, oom: KernelEvent | None) -> Verdict:
+    """The verdict, saying no more than its evidence does, and no less than the kernel did."""
+    if verdict.signature == "host_oom" and oom is not None:
+        return _by_kernel(verdict, oom.text)
     if verdict.signature == "python_error" and verdict.exception is None:
         return _without_exception(verdict, record)
     if verdict.signature == "nan_loss":
@@ -47,6 +57,20 @@ def worded(verdict: Verdict, record: ExitRecord | None) -> Verdict:
             verdict, title="Killed by SIGKILL: most likely for want of memory, or by somebody"
         )
     return verdict
+
+
+def _by_kernel(verdict: Verdict, told: str) -> Verdict:
+    evidence = verdict.evidence
+    if told not in evidence:
+        evidence = (*evidence[: MAX_EVIDENCE_LINES - 1], told)
+    return replace(
+        verdict,
+        cause=f"The kernel's word: {told.rstrip('.')}.",
+        next_steps=_MORE_MEMORY,
+        evidence=evidence,
+        certainty=Certainty.CERTAIN,
+        certainty_reason="",
+    )
 
 
 def _without_exception(verdict: Verdict, record: ExitRecord | None) -> Verdict:

@@ -92,7 +92,8 @@ def said(activity: Activity) -> str:
     """What was done meanwhile, in a few words."""
     words = [f"{activity.cpu_cores:.2f} CPU cores used"]
     if activity.gpu_percents:
-        words.append(f"GPUs at {max(activity.gpu_percents):.0f} % or less")
+        least, most = (f"{of(activity.gpu_percents):.0f}" for of in (min, max))
+        words.append(f"GPUs at {least if least == most else f'{least} to {most}'} %")
     if activity.waits_on_gpus:
         words.append("at the power of waiting")
     if (lag := activity.lacks) is not None:

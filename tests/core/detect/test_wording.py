@@ -5,6 +5,7 @@ import pytest
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.findings import Verdict
 from orchestrator.core.model import ExitRecord
+from orchestrator.core.parse.kernel_log import KernelEvent, KernelEventKind
 
 
 def verdict(text: bytes, code: int | None, signal: int | None = None) -> Verdict:
@@ -57,3 +58,32 @@ def test_two_commands_that_are_not_found_are_two_failures() -> None:
     one = verdict(b"sh: 1: pyhton3: not found\n", 127)
     other = verdict(b"sh: 1: cd: not found\n", 127)
     assert one.fingerprint != other.fingerprint
+
+
+TOLD = "container 200 reached its memory limit of 64 GiB; victim python3 (PID inside 4711)"
+WORKER = (
+    b"Traceback (most recent call last):\n"
+    b'  File "/srv/train.py", line 7, in <module>\n'
+    b"    main()\n"
+    b"RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "signal"),
+    [(b"step 1\n", None, 9), (b"step 1\nKilled\n", 137, None), (WORKER, 1, None)],
+    ids=["in silence", "a bare Killed", "a worker of it"],
+)
+def test_what_the_kernel_said_is_the_cause(
+    text: bytes, code: int | None, signal: int | None
+) -> None:
+    """An OOM kill is told as container, limit and victim; nobody is sent to look for it."""
+    engine = Engine()
+    engine.feed(text)
+    record = ExitRecord(code=code, signal=signal, started_at=0.0, ended_at=1.0)
+    event = KernelEvent(kind=KernelEventKind.OOM_KILL, text=TOLD, at=1.0)
+    found = engine.close(record, kernel=[event])
+    assert (found.signature, found.certainty.value) == ("host_oom", "certain")
+    assert found.cause == f"The kernel's word: {TOLD}."
+    assert TOLD in found.evidence
+    assert not any("oom-kill" in step or "kill -9" in step for step in found.next_steps)

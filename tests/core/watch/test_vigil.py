@@ -64,7 +64,7 @@ def test_silence_alone_is_no_hang():
 @pytest.mark.parametrize(
     ("activity", "said"),
     [
-        (IDLE, "0.00 CPU cores used, GPUs at 1 % or less"),
+        (IDLE, "0.00 CPU cores used, GPUs at 0 to 1 %"),
         (Activity(cpu_cores=0.0), "0.00 CPU cores used"),
         (
             Activity(cpu_cores=1.0, gpu_percents=(99.0, 100.0), power_parts=(0.2, 0.21)),
