@@ -100,6 +100,47 @@ async def test_an_ended_lease_is_taken_with_a_larger_token(
     assert leases(a).held == {"pve1": 3}
 
 
+class Ahead(SystemClock):
+    """A machine whose clock is an hour ahead of all others."""
+
+    def now(self) -> float:
+        return super().now() + 3600.0
+
+
+async def test_a_daemon_whose_clock_is_wrong_takes_nothing(
+    daemons: tuple[Store, Store], url: str, tmp_path: Path, postgres: Postgres
+) -> None:
+    """Leases begin and end by the database's clock, whatever a daemon's own one says."""
+    a, b = daemons
+    ahead = await Store.open(tmp_path / "ahead", Ahead(), url)
+    try:
+        await turn(a, "pve1")
+        await turn(ahead, "pve1", "pve2")
+        assert (leases(a).held, leases(ahead).held) == ({"pve1": 1}, {"pve2": 1})
+        told = await turn(b, "pve1", "pve2")
+        assert leases(b).held == {}
+        assert all(0 < one.left_s <= 10 for one in told)
+        end_lease(postgres, url)
+        await turn(b, "pve2")
+        assert leases(b).held == {"pve2": 2}
+    finally:
+        await ahead.close()
+
+
+async def test_a_host_is_handed_over_with_a_new_token(daemons: tuple[Store, Store]) -> None:
+    """Who gave it decides nothing more there; nobody gives what is not theirs."""
+    a, b = daemons
+    await turn(a, "pve1")
+    await leases(a).give("pve1", leases(b).owner)
+    with pytest.raises(NotDriven):
+        await a.runs.create(replace(draft(), host="pve1"))
+    with pytest.raises(NotDriven):
+        await leases(a).give("pve1", leases(a).owner)
+    await turn(a, "pve1")
+    await turn(b, "pve1")
+    assert (leases(a).held, leases(b).held) == ({}, {"pve1": 2})
+
+
 async def test_nothing_is_decided_for_a_host_of_another(
     daemons: tuple[Store, Store], postgres: Postgres, url: str
 ) -> None:
