@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+MOMENT_S = 1.0
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -25,6 +26,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
+        ...
+
+    async def rest(self, seconds: float) -> None:
+        """Wait about so long: whatever looks now and then wakes the machine at common moments."""
         ...
 
     def jitter(self, seconds: float) -> float:
@@ -48,11 +53,24 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
+    async def rest(self, seconds: float) -> None:
+        await self.sleep(to_moment(seconds, self.monotonic()))
+
     def jitter(self, seconds: float) -> float:
         return seconds * random.uniform(0.9, 1.1)
 
     def new_id(self, length: int = 8) -> str:
         return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+def to_moment(seconds: float, now: float) -> float:
+    """Seconds from `now` to the common moment that is nearest to `now + seconds`.
+
+    The moments are MOMENT_S apart, on the monotonic clock; what is shorter than that stays.
+    """
+    if seconds < MOMENT_S:
+        return seconds
+    return round((now + seconds) / MOMENT_S) * MOMENT_S - now
 
 
 def utc_text(unix: float) -> str:

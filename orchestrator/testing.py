@@ -169,6 +169,10 @@ class ManualClock:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
 
+    async def rest(self, seconds: float) -> None:
+        """As `sleep`."""
+        await self.sleep(seconds)
+
     def jitter(self, seconds: float) -> float:
         """`seconds`, exactly."""
         return seconds

@@ -95,7 +95,7 @@ class Witness:
         self._machine.kernel.on_line.append(told)
         try:
             while True:
-                await self._clock.sleep(LOOK_S)
+                await self._clock.rest(LOOK_S)
                 while not lines.empty():
                     found = xid_finding(lines.get_nowait(), self._whose())
                     if found is not None:

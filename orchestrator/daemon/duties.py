@@ -65,7 +65,7 @@ class Duties:
             if inventory.digest != digest:
                 digest = inventory.digest
                 await self._take_up()
-            await self.clock.sleep(FOLLOW_EVERY_S)
+            await self.clock.rest(FOLLOW_EVERY_S)
 
     async def _take_up(self) -> None:
         """A run whose target was gone, and is there again, is watched again."""
@@ -77,7 +77,7 @@ class Duties:
     async def _remind(self) -> None:
         told: dict[str, int] = {}
         while True:
-            await self.clock.sleep(REMIND_LOOK_S)
+            await self.clock.rest(REMIND_LOOK_S)
             every_s = self.file.current().alerts.remind_s
             try:
                 found = await self.store.incidents.list(unresolved=True) if every_s else ()

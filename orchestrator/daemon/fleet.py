@@ -182,7 +182,7 @@ class Fleet:
                 except TargetError:
                     pass  # every later probe is told so
                 self._changed(seen.target.name)
-            await self._clock.sleep(GPU_INTERVAL_S)
+            await self._clock.rest(GPU_INTERVAL_S)
 
     def _sampled(self, seen: _Seen) -> None:
         gpus = seen.gpus

@@ -27,7 +27,7 @@ class Footing:
     async def run(self) -> None:
         """Look now and then, until it is lost."""
         while not self.is_lost():
-            await self._clock.sleep(LOOK_EVERY_S)
+            await self._clock.rest(LOOK_EVERY_S)
 
     def is_lost(self) -> bool:
         """Whether a file is gone or another one; the daemon ends then."""

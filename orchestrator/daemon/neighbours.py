@@ -42,7 +42,7 @@ class Neighbours:
     async def run(self) -> None:
         """For ever, where the fleet is shared."""
         while self._leasing.shared:
-            await self._clock.sleep(REFRESH_S)
+            await self._clock.rest(REFRESH_S)
             try:
                 self._show_targets()
                 await self._crew.display.refresh()

@@ -258,7 +258,7 @@ class ProbeChannel:
             if pinged:
                 self._pings += 1
                 await self.send({"kind": "ping", "n": self._pings})
-            await self._clock.sleep(PING_INTERVAL_S)
+            await self._clock.rest(PING_INTERVAL_S)
             now = self._clock.monotonic()
             # A large frame on a slow way out keeps both sides silent; its own deadline counts.
             if self._lines.num_bytes != heard or self._writing.locked():

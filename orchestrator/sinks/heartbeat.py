@@ -42,7 +42,7 @@ class Heartbeat:
             while True:
                 if self._healthy():
                     await self._beat(session)
-                await self._clock.sleep(EVERY_S)
+                await self._clock.rest(EVERY_S)
 
     async def _beat(self, session: aiohttp.ClientSession) -> None:
         url = checked_url(self._lookup(self._url_env() or "") or "")

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 
+from orchestrator.clock import SystemClock
 from orchestrator.core.command import marked_line
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, TargetError, Unreachable
 from orchestrator.probe import trunk as far_end
@@ -81,6 +82,7 @@ class Trunk:
         self._closed: list[int] = []
         self._number = 0
         self._readers: list[Callable[[], None]] = []
+        self._clock = SystemClock()
         self._way: Channel | None = None
         self._heard_at = 0.0
         self._ping_due = self._leaving = False
@@ -348,7 +350,7 @@ class Trunk:
         while True:
             self._ping_due = True
             self.stir()
-            await asyncio.sleep(PING_EVERY_S)
+            await self._clock.rest(PING_EVERY_S)
             if self.silent_s > SILENT_S:
                 raise self._lost("is silent")
             idle_s = 0.0 if self._channels else idle_s + PING_EVERY_S

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchestrator.clock import Clock, SystemClock
+from orchestrator.clock import MOMENT_S, Clock, SystemClock, to_moment
 from orchestrator.testing import ManualClock
 
 
@@ -44,6 +44,31 @@ def test_ids_differ_and_have_their_length(clock: Clock) -> None:
 def test_jitter_stays_near(clock: Clock) -> None:
     """Jitter moves a time by a tenth at most."""
     assert all(9.0 <= clock.jitter(10.0) <= 11.0 for _ in range(100))
+
+
+async def test_rests_end_in_time(clock: Clock) -> None:
+    """A rest lasts as long as it says, give or take half of what lies between two moments."""
+    monotonic = clock.monotonic()
+    resting = asyncio.ensure_future(clock.rest(1.0))
+    await asyncio.sleep(0)
+    if isinstance(clock, ManualClock):
+        await clock.advance(1.5)
+    await asyncio.wait_for(resting, timeout=20)
+    assert clock.monotonic() - monotonic >= 0.49
+
+
+def test_those_that_rest_wake_together() -> None:
+    """Whoever began when and wants how long: it wakes at one of the moments that all share."""
+    for began in (100.0, 100.2, 100.49, 100.51, 103.99):
+        for seconds in (1.0, 1.3, 2.0, 5.0, 60.0):
+            waits = to_moment(seconds, began)
+            assert abs(waits - seconds) <= MOMENT_S / 2
+            assert (began + waits) % MOMENT_S == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_short_rest_is_a_sleep() -> None:
+    """What is shorter than the moments are apart is not made longer, nor nothing."""
+    assert to_moment(0.2, 100.9) == 0.2
 
 
 async def test_manual_clock_wakes_in_order() -> None:

@@ -7,6 +7,7 @@ import asyncssh
 from asyncssh.constants import MSG_IGNORE
 from asyncssh.packet import SSHPacketLogger
 
+from orchestrator.clock import SystemClock
 from orchestrator.core.errors import AuthRefused, HostKeyRefused
 from orchestrator.core.model import Host
 from orchestrator.transport.base import Channel
@@ -113,9 +114,9 @@ class _SshConnection:
     async def _leave_when_stuck(
         self, first: asyncssh.SSHClientConnection, door: Door, settings: SshSettings
     ) -> None:
-        lively = False
+        lively, clock = False, SystemClock()
         while self.alive:
-            await asyncio.sleep(STUCK_LOOK_S)
+            await clock.rest(STUCK_LOOK_S)
             wire = Wire.of(first.get_extra_info("socket"))
             if wire is None:
                 return
