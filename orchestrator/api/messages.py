@@ -255,6 +255,8 @@ class DaemonView(TypedDict):
     """Which database it is, without a password."""
     leases: NotRequired[list[LeaseView]]
     """All of the fleet; none where the store is not shared."""
+    rebuilding: NotRequired[str | None]
+    """How far lost runs are asked for; null where none are."""
 
 
 class Snapshot(TypedDict):

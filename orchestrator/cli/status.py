@@ -57,6 +57,8 @@ def _print_snapshot(snapshot: Mapping[str, Any], options: argparse.Namespace) ->
     output.say(f"daemon {daemon['pid']}, inventory {daemon.get('inventory', '-')}")
     if daemon.get("inventory_error"):
         output.say("The inventory on disk is not used, it has faults:", daemon["inventory_error"])
+    if daemon.get("rebuilding"):
+        output.say(f"The database was lost; its runs are being asked for: {daemon['rebuilding']}.")
     unset = [sink["name"] for sink in daemon.get("sinks", ()) if sink["state"] != "ready"]
     if unset:
         output.say(f"Alerts wait: {', '.join(unset)} is not ready (`orch daemon status`).")

@@ -12,7 +12,8 @@ crew.py         one supervisor for each run that lives; display.py what is shown
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py
                 asks and answers it through the database, moving.py brings a host over
-rebuilding.py   runs come back from their targets after a lost database
+rebuilding.py   runs come back from their targets after a lost database; coming_back.py whoever
+                asks meanwhile waits; numbering.py no number is used again
 duties.py       what is done by the clock
 shipping.py     deploy and rollback, as a person asks for them, step by step; deploy_looks.py what
                 a job finds after them

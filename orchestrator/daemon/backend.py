@@ -73,6 +73,11 @@ _STREAMS: dict[str, Callable[[Parts, str, Said], Stream]] = {
     "stop": lambda parts, words, body: launching.stop(parts, words, body.get("grace_s")),
 }
 _READING = {"follow", "search"}
+_OF_A_RUN = {
+    *("run", "metrics", "gpus", "wait", "incident", "explain", "diff", "environment", "timeline"),
+    "ack",
+}
+"""Where the words mean a run, which may be one of those that come back."""
 _ACTIONS: dict[str, Answer] = {
     "ack": lambda parts, words, _: silences.acknowledge(parts, words),
     "silence-add": lambda parts, _, body: silences.add(parts, body),
@@ -128,10 +133,13 @@ class DaemonBackend:
 
     async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message:
         """One document."""
+        if what in _OF_A_RUN:
+            await self._parts.back.settle_on(words)
         return await _known(_DOCUMENTS, what)(self._parts, words, query)
 
     async def log_range(self, words: str, query: Mapping[str, str]) -> LogRange:
         """A range of a log."""
+        await self._parts.back.settle_on(words)
         return await queries.log_range(self._parts, words, query)
 
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream:
@@ -142,11 +150,14 @@ class DaemonBackend:
 
     async def archive(self, words: str) -> Archive:
         """A run's bundle."""
+        await self._parts.back.settle_on(words)
         return await bundling.bundle(self._parts, words)
 
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
         self._parts.footing.require()
+        if what in _OF_A_RUN:
+            await self._parts.back.settle_on(words)
         return await _known(_ACTIONS, what)(self._parts, words, checked(what, body))
 
     async def elsewhere(self, words: str, what: str) -> Elsewhere | None:

@@ -84,7 +84,8 @@ async def _rebuilt(parts: Parts) -> list[Check]:
     lost = await parts.store.values.get(REBUILDING)
     if lost is None:
         return []
-    asked = "its runs are back" if lost["done"] else "targets are still asked for its runs"
+    done = "its runs are back"
+    asked = done if lost["done"] else f"targets are asked for its runs ({parts.back.words})"
     return [
         Check(
             name="database",

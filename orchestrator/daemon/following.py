@@ -24,6 +24,7 @@ async def follow(
     parts: Parts, words: str, query: Mapping[str, str]
 ) -> AsyncGenerator[Message, None]:
     """GET /v1/runs/RUN/follow: the log as it grows, and what happens to the run, to its end."""
+    await parts.back.settle_on(words)
     run = await parts.store.runs.find(words)
     tail = queries.number(query, "tail")
     attempt = queries.asked_attempt(run, query)

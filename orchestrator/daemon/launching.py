@@ -14,6 +14,7 @@ from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState, Target
 from orchestrator.daemon import moving, nodes, numbering, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
+from orchestrator.daemon.coming_back import ACTS_AFTER_S
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
@@ -73,6 +74,10 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     await _require_secrets(parts, job)
     async for message in _warnings(parts):
         yield message
+    if await parts.back.lacks(job.name):
+        text = f"the database was lost; its runs are being asked for first ({parts.back.words})"
+        yield {"kind": "warning", "text": text}
+        await parts.back.settle_job(job.name)
     with shipping.only_one(parts, job.name):
         async for message in moving.drive(parts, job.targets):
             yield message
@@ -164,7 +169,7 @@ async def _store(
 
 async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerator[Message, None]:
     """The stream of `orch stop`."""
-    await parts.rebuilding.settle_on(words)
+    await parts.back.settle_on(words, ACTS_AFTER_S)
     found = await parts.store.runs.find(words)
     live = await nodes.live_nodes(parts.store, found)
     await moving.driven(parts, _targets(parts, live))

@@ -13,6 +13,7 @@ from orchestrator.api.location import Location
 from orchestrator.clock import Clock
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.board import Board
+from orchestrator.daemon.coming_back import ComingBack
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.deploy_looks import DeployLooks
 from orchestrator.daemon.duties import Duties
@@ -76,7 +77,7 @@ class Parts:
     started_at: float
     ending: asyncio.Event
     footing: Footing
-    rebuilding: Rebuilding
+    back: ComingBack
     packages: Packages
     looks: DeployLooks
     busy: set[str] = field(default_factory=set)
@@ -143,7 +144,10 @@ class Parts:
                 clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
             )
             passing = Passing(store.requests, leasing, clock, location.socket)
-            rebuilding = Rebuilding(clock=clock, file=file, store=store, fleet=fleet, crew=crew)
+            back = ComingBack(file, store)
+            rebuilding = Rebuilding(
+                clock=clock, file=file, store=store, fleet=fleet, crew=crew, back=back
+            )
             ending = asyncio.Event()
             footing = Footing(_files(location), clock, ending)
             _keep(stack, footing.run(), "footing")
@@ -171,7 +175,7 @@ class Parts:
                 started_at=clock.now(),
                 ending=ending,
                 footing=footing,
-                rebuilding=rebuilding,
+                back=back,
             )
 
 

@@ -8,14 +8,15 @@ Of one that had ended while the old database was still written nothing is told a
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable, UsageError
-from orchestrator.core.model import Attempt, Inventory, Job, Run, RunState, Target, number_of
+from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable
+from orchestrator.core.model import Attempt, Job, Run, RunState, Target, number_of
 from orchestrator.daemon.adopted import rebuilt_key
+from orchestrator.daemon.coming_back import ComingBack
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
@@ -26,7 +27,6 @@ KEY = "rebuilding"
 AGAIN_S = 5.0
 ASK_WITHIN_S = 120.0
 JUDGED_WITHIN_S = 60.0
-STOP_WAITS_S = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -40,31 +40,14 @@ class Rebuilding:
     store: Store
     fleet: Fleet
     crew: Crew
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once every run that was lost is back, or none was."""
+    back: ComingBack
 
     async def run(self) -> None:
         """Until all have been asked; at once where nothing was lost."""
-        await self._rebuild()
-        self.over.set()
-
-    async def settle_on(self, words: str) -> None:
-        """Before RUN is looked up for something that cannot be undone: let lost runs come back.
-
-        UsageError where they do not in time, unless RUN is the whole name of one that is here.
-        """
-        if self.over.is_set() or words in {run.id for run in await self.store.runs.list()}:
-            return
         try:
-            async with asyncio.timeout(STOP_WAITS_S):
-                await self.over.wait()
-        except TimeoutError:
-            raise UsageError(
-                f"The database was lost, and its runs are still being asked for at the targets: "
-                f"{words} may mean a run that is not back yet.",
-                remedy="Name the run in full (`orch ps -a`), or try again once `orch doctor` says "
-                "that its runs are back.",
-            ) from None
+            await self._rebuild()
+        finally:
+            self.back.ask(set())
 
     async def _rebuild(self) -> None:
         if self.store.leases is not None:
@@ -73,13 +56,15 @@ class Rebuilding:
         todo = await self._todo(claimed)
         if todo is None:
             return
+        places = [
+            (job, target, names)
+            for job in self.file.current().jobs.values()
+            if (names := _names(job, claimed))
+            for target in job.targets
+        ]
+        self.back.ask({(job.name, target.name) for job, target, _ in places})
         async with asyncio.TaskGroup() as tasks:
-            for job, target in _places(self.file.current()):
-                names = [
-                    f"{run}.{uid}"
-                    for run, uid in claimed.items()
-                    if run.rpartition("-")[0] == job.name
-                ]
+            for job, target, names in places:
                 tasks.create_task(self._place(job, target, names, float(todo["until"])))
         await self.store.values.set(KEY, {**todo, "done": True})
         logger.info("store.rebuilt", extra={"aside": todo["aside"]})
@@ -100,9 +85,10 @@ class Rebuilding:
         return todo
 
     async def _place(self, job: Job, target: Target, names: list[str], until: float) -> None:
-        found = await self._known(job, target, names) if names else []
+        found = await self._known(job, target, names)
         for known in sorted(found, key=lambda one: _number(one["name"])):
             await self._take(job, target, known, until)
+        self.back.asked((job.name, target.name))
 
     async def _known(self, job: Job, target: Target, names: list[str]) -> list[Mapping[str, Any]]:
         """What the target has of these runs, once it can be reached."""
@@ -140,13 +126,15 @@ class Rebuilding:
         await self.store.runs.rebuild(run, attempts)
         logger.info("run.rebuilt", extra={"run": run.id, "target": target.name, "ended": ended})
         await self.crew.take_up()
+        self.back.came()
         if ended:
             # One after the other, so that a later run that finished resolves the earlier ones'.
             await self.crew.over(run.id, JUDGED_WITHIN_S)
 
 
-def _places(inventory: Inventory) -> list[tuple[Job, Target]]:
-    return [(job, target) for job in inventory.jobs.values() for target in job.targets]
+def _names(job: Job, claimed: Mapping[str, str]) -> list[str]:
+    """Folders of the job's runs that are ours."""
+    return [f"{run}.{uid}" for run, uid in claimed.items() if run.rpartition("-")[0] == job.name]
 
 
 def _written(aside: Path) -> float:

@@ -21,6 +21,7 @@ async def search(
     parts: Parts, words: str, query: Mapping[str, str]
 ) -> AsyncGenerator[Message, None]:
     """GET /v1/runs/RUN/search: the nearest line that matches, from `offset` down or up; or all."""
+    await parts.back.settle_on(words)
     run = await parts.store.runs.find(words)
     async for message in in_log(parts.store.logs, run.id, queries.asked_attempt(run, query), query):
         yield message

@@ -57,6 +57,7 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         jobs=jobs,
         store=parts.store.name,
         leases=_leases(parts),
+        rebuilding=parts.back.words,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.api.client import Client
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
+from tests.lab.lab import Lab
 from tests.lab.receiver import Receiver
 
 STORY = """
@@ -173,3 +174,39 @@ def raw(orch: Orch, run: str) -> bytes:
 def written(directory: str) -> bytes:
     """The log as its program wrote it."""
     return (Path(directory) / "attempt-1" / "output.log").read_bytes()
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+def test_what_is_asked_while_runs_come_back_waits_or_says_so(
+    make_orch: MakeOrch, lab: Lab, short_folder: Path
+) -> None:
+    """A target that is away: its run is said to be asked for, another job's is shown at once."""
+    inventory = f"""{lab.inventory_yaml()}  local: {{host: here}}
+jobs:
+  near: {{target: local, workdir: {short_folder}/w, command: sleep 600}}
+  far: {{target: ct200, workdir: /srv/orch/far, command: sleep 600}}
+"""
+    orch = make_orch(inventory.replace("hosts:\n", "hosts:\n  here: {transport: local}\n", 1))
+    for job in ("near", "far"):
+        orch("run", job, "--detach")
+    lab.host.kill_sshd()
+    try:
+        lose_database(orch)
+        assert orch.json("show", "near")["id"] == "near-1"
+        for words in (("show", "far"), ("logs", "@1")):
+            refused = " ".join(orch(*words, check=2).stderr.split())
+            assert "being asked for" in refused
+            assert "(1 of 2 targets asked, ct200 not yet)" in refused
+        assert "1 of 2 targets asked" in orch("status").stdout
+        waiting = orch.start("run", "far", "--detach", "--replace")
+        assert waiting.stdout is not None
+        assert "being asked for first (1 of 2 targets asked" in waiting.stdout.readline()
+    finally:
+        lab.host.start_sshd()
+    said, _ = waiting.communicate(timeout=60)
+    assert "far-2" in said
+    orch.until(lambda: orch.json("status")["daemon"]["rebuilding"] is None)
+    assert orch.json("show", "far-1")["state"] == "stopped"
+    for job in ("near", "far"):
+        orch("stop", job)
