@@ -96,7 +96,7 @@ async def _collected(parts: Parts, job: Job, ahead: Ahead | None) -> Bundle:
     def open_ahead(num_bytes: int) -> None:
         if ahead is not None and num_bytes > plans.LARGE_BYTES:
             for target in job.targets:
-                loop.call_soon_threadsafe(ahead.open, parts.fleet.link(target))
+                loop.call_soon_threadsafe(ahead.open, parts.fleet.link(target), job)
 
     return await asyncio.to_thread(collect, job, cache=cache, now=now, on_unread=open_ahead)
 
@@ -168,7 +168,7 @@ async def _deploy_one(
 
     digest = parts.inventory.digest
     args = (job, planned.bundle, planned.plan, tell)
-    caller: Caller = await ahead.bulk(link) if planned.plan.large else link
+    caller: Caller = await ahead.bulk(link, job) if planned.plan.large else link
     release = await releases.deploy(caller, *args, inventory=digest)
     parts.packages.deployed[target.name, job.workdir] = planned.bundle
     parts.looks.look(link, job, release, await _remember(parts, planned, release))

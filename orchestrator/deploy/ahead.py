@@ -7,7 +7,8 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from orchestrator.deploy.plan import Caller
+from orchestrator.core.model import Job
+from orchestrator.deploy.plan import Caller, look_ahead
 
 
 class Link(Protocol):
@@ -33,24 +34,28 @@ class Ahead:
             task.cancel()
         await asyncio.gather(*self._holding, return_exceptions=True)
 
-    def open(self, link: Link) -> None:
-        """Begin to open a connection; returns at once, and fails never: `bulk` tells."""
+    def open(self, link: Link, job: Job) -> None:
+        """Begin to open a connection; returns at once, and fails never: `bulk` tells.
+
+        Its far end loads what a deploy needs, and what is known of the job's current release.
+        """
         if link not in self._opening:
             opened = self._opening[link] = asyncio.get_running_loop().create_future()
-            self._holding.append(asyncio.create_task(_hold(link, opened), name="deploy ahead"))
+            self._holding.append(asyncio.create_task(_hold(link, job, opened), name="deploy ahead"))
 
-    async def bulk(self, link: Link) -> Caller:
+    async def bulk(self, link: Link, job: Job) -> Caller:
         """The connection that was opened ahead, or one that is opened now.
 
         TargetError where it cannot be had.
         """
-        self.open(link)
+        self.open(link, job)
         return await self._opening[link]
 
 
-async def _hold(link: Link, opened: asyncio.Future[Caller]) -> None:
+async def _hold(link: Link, job: Job, opened: asyncio.Future[Caller]) -> None:
     try:
         async with link.bulk() as caller:
+            await look_ahead(caller, job)
             opened.set_result(caller)
             await asyncio.Event().wait()  # until it is cancelled
     except Exception as exc:  # noqa: BLE001  raised to whoever asks for the connection

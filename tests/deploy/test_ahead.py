@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orchestrator.core.errors import Unreachable
+from orchestrator.core.model import Job
 from orchestrator.deploy.ahead import Ahead
 
 from .caller import NearCaller
@@ -33,43 +34,45 @@ class CountingLink:
             self.living -= 1
 
 
-async def test_what_was_opened_ahead_is_used_and_no_second_connection_is_made() -> None:
+async def test_what_was_opened_ahead_is_used_and_no_second_connection_is_made(job: Job) -> None:
     """However often it is begun, there is one connection, and the deploy gets that one."""
     link = CountingLink()
     async with Ahead() as ahead:
-        ahead.open(link)
-        ahead.open(link)
-        await ahead.bulk(link)
+        ahead.open(link, job)
+        ahead.open(link, job)
+        await ahead.bulk(link, job)
         assert (link.opened, link.living) == (1, 1)
     assert (link.opened, link.living) == (1, 0)
 
 
-async def test_a_connection_that_nobody_began_is_opened_when_it_is_needed() -> None:
+async def test_a_connection_that_nobody_began_is_opened_when_it_is_needed(job: Job) -> None:
     """A deploy whose size was not foreseen still has a connection of its own."""
     link = CountingLink()
     async with Ahead() as ahead:
-        await ahead.bulk(link)
+        await ahead.bulk(link, job)
         assert link.living == 1
     assert link.living == 0
 
 
-async def test_a_connection_that_was_not_needed_is_closed() -> None:
+async def test_a_connection_that_was_not_needed_is_closed(job: Job) -> None:
     """Leaving closes it, also while it still is being opened."""
     link, other = CountingLink(), CountingLink()
     async with Ahead() as ahead:
-        ahead.open(link)
+        ahead.open(link, job)
         async with asyncio.timeout(10):
             while not link.living:
                 await asyncio.sleep(0)
-        ahead.open(other)
+        ahead.open(other, job)
     assert (link.living, other.living) == (0, 0)
 
 
-async def test_why_a_connection_could_not_be_opened_is_told_to_the_deploy_that_needs_it() -> None:
+async def test_why_a_connection_could_not_be_opened_is_told_to_the_deploy_that_needs_it(
+    job: Job,
+) -> None:
     """Not before: a deploy that turns out to be small never hears of it."""
     link = CountingLink(reachable=False)
     async with Ahead() as ahead:
-        ahead.open(link)
+        ahead.open(link, job)
         await asyncio.sleep(0.01)
         with pytest.raises(Unreachable, match="nobody is there"):
-            await ahead.bulk(link)
+            await ahead.bulk(link, job)
