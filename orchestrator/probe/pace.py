@@ -8,13 +8,13 @@ has just begun looks by itself as well, and whoever missed a poke finds out with
 
 import math
 
-PACE_S = 0.15
+PACE_S = 0.2
 """Between two looks at a stream that is read to its end. All probes of a machine look at the same
 moments, so that what they say reaches the daemon together."""
 HURRY_S = 0.05
 """Between two looks where the relay says that something matters, and the least of all."""
 STEADY_S = 0.15
-LINGER_S = 0.2
+LINGER_S = 0.25
 
 TRICKLE_BYTES = 2048
 """A write of more is no line of progress."""
