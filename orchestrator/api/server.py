@@ -7,7 +7,7 @@ that comes through the Backend given to it.
 import contextlib
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,16 +19,21 @@ from orchestrator.api import messages
 from orchestrator.api.asking import name_asker
 from orchestrator.api.forwarding import Elsewhere, pass_on
 from orchestrator.api.listening import Door, guard
-from orchestrator.api.refusing import Handler, error_message, translate_errors
+from orchestrator.api.refusing import Handler, translate_errors
+from orchestrator.api.streaming import (
+    ARCHIVE,
+    KEEPALIVE_S,
+    Message,
+    Stream,
+    cover_answers,
+    send,
+    sse,
+)
 from orchestrator.clock import with_pauses
-from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.core.errors import UsageError
 
 logger = logging.getLogger(__name__)
 
-Message = dict[str, Any]
-Stream = AsyncIterator[Message]
-KEEPALIVE_S = 15.0
-"""A stream says something after this time at most, so that a client that is gone is noticed."""
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
@@ -65,6 +70,7 @@ class Backend(Protocol):
     def stream(self, what: str, words: str, body: Mapping[str, Any]) -> Stream: ...
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message: ...
     def metrics_text(self) -> str: ...
+    def covered(self, answer: bytes, *, is_json: bool) -> bytes: ...
     async def elsewhere(self, words: str, what: str) -> Elsewhere | None: ...
 
 
@@ -117,7 +123,13 @@ class Server:
 
     def _application(self, *guards: Middleware) -> web.Application:
         app = web.Application(
-            middlewares=[*guards, name_asker, translate_errors, pass_on(self._backend.elsewhere)],
+            middlewares=[
+                *guards,
+                name_asker,
+                cover_answers(self._backend.covered),
+                translate_errors,
+                pass_on(self._backend.elsewhere),
+            ],
             client_max_size=MAX_BODY_BYTES,
         )
         self._add_routes(app.router)
@@ -229,7 +241,7 @@ class Server:
         return web.Response(
             body=found.content,
             headers={"X-Orch-Archive": json.dumps(found.facts)},
-            content_type="application/gzip",
+            content_type=ARCHIVE,
         )
 
     # --- streams ---------------------------------------------------------------------------------
@@ -237,14 +249,16 @@ class Server:
     def _get_stream(self, what: str) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             words = request.match_info.get("words", "")
-            return await _send(request, self._backend.stream(what, words, dict(request.query)))
+            stream = self._backend.stream(what, words, dict(request.query))
+            return await send(request, stream, self._backend.covered)
 
         return answer
 
     def _post_stream(self, what: str) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
             words = request.match_info.get("words", "")
-            return await _send(request, self._backend.stream(what, words, await _body(request)))
+            stream = self._backend.stream(what, words, await _body(request))
+            return await send(request, stream, self._backend.covered)
 
         return answer
 
@@ -255,47 +269,10 @@ class Server:
         news = with_pauses(self._backend.changes(first["cursor"]), KEEPALIVE_S)
         # A client that leaves is no error: the stream just ends.
         with contextlib.suppress(ConnectionResetError):
-            await response.write(_sse("snapshot", first))
+            await response.write(sse(self._backend.covered, "snapshot", first))
             async with contextlib.aclosing(news):
                 async for change in news:
-                    await response.write(b":\n\n" if change is None else _sse("change", change))
+                    await response.write(
+                        b":\n\n" if change is None else sse(self._backend.covered, "change", change)
+                    )
         return response
-
-
-def _sse(event: str, snapshot: messages.Snapshot) -> bytes:
-    text = json.dumps(snapshot, separators=(",", ":"))
-    return f"event: {event}\nid: {snapshot['cursor']}\ndata: {text}\n\n".encode()
-
-
-async def _send(request: web.Request, stream: Stream) -> web.StreamResponse:
-    """A stream as NDJSON; an error before the first message gets its own status."""
-    async with contextlib.aclosing(with_pauses(stream, KEEPALIVE_S)) as news:
-        first = await anext(news, None)
-        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
-        await response.prepare(request)
-        # A client that leaves is no error: the stream just ends.
-        with contextlib.suppress(ConnectionResetError):
-            await response.write(b"\n" if first is None else _line(first))
-            await _send_rest(request, response, news)
-            await response.write_eof()
-        return response
-
-
-async def _send_rest(
-    request: web.Request, response: web.StreamResponse, news: AsyncIterator[Message | None]
-) -> None:
-    try:
-        async for message in news:
-            await response.write(b"\n" if message is None else _line(message))
-    except OrchError as error:
-        await response.write(_line({"kind": "error", **error_message(error)}))
-    except ConnectionResetError:
-        raise
-    except Exception as error:
-        logger.exception("api.stream_failed", extra={"path": request.path})
-        said = OrchError(f"the daemon failed: {type(error).__name__}: {error}")
-        await response.write(_line({"kind": "error", **error_message(said)}))
-
-
-def _line(message: Message) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -31,6 +31,12 @@ def _are_pairs(value: Any) -> bool:
     )
 
 
+MOST_REASON_CHARS = 1000
+"""What a person says of a run is shown in lines and lists, and sent; a file is no reason."""
+_REASON = _Kind(
+    f"a text of {MOST_REASON_CHARS} characters at most (-m)",
+    lambda value: isinstance(value, str) and len(value) <= MOST_REASON_CHARS,
+)
 _TEXT = _Kind("a text", lambda value: isinstance(value, str))
 _TEXTS = _Kind(
     "a list of texts",
@@ -42,7 +48,8 @@ _WHOLE = _Kind("a whole number", _is_whole)
 _PAIRS = _Kind("an object of texts", _are_pairs)
 
 _RUN = {
-    **dict.fromkeys(("job", "why"), _TEXT),
+    "job": _TEXT,
+    "why": _REASON,
     **dict.fromkeys(("replace", "force", "deploy", "cold_cache"), _FLAG),
     "env": _PAIRS,
     "args": _TEXTS,
@@ -52,13 +59,13 @@ _BODIES: Mapping[str, Mapping[str, _Kind]] = {
     "run": _RUN,
     "repeat": {**_RUN, "count": _WHOLE, "until_crash": _FLAG},
     "bisect": {**_RUN, "good": _TEXT, "bad": _TEXT, "count": _WHOLE},
-    "adopt": {"target": _TEXT, "what": _TEXT, "take_pipe": _FLAG, "why": _TEXT},
+    "adopt": {"target": _TEXT, "what": _TEXT, "take_pipe": _FLAG, "why": _REASON},
     "simulate": {"signature": _TEXT, "target": _TEXT},
     "stop": {"grace_s": _NUMBER},
     "prune": {"dry_run": _FLAG, "run_age_s": _NUMBER},
     "rollback": {"job": _TEXT, "release": _TEXT},
     "alert-test": {"sink": _TEXT},
-    "silence-add": {"match": _PAIRS, "for_s": _NUMBER, "why": _TEXT},
+    "silence-add": {"match": _PAIRS, "for_s": _NUMBER, "why": _REASON},
     "give-up": {"to": _TEXT},
     "end-process": {"pid": _WHOLE, "start": _WHOLE, "command": _TEXT, "grace_s": _NUMBER},
 }
@@ -69,5 +76,6 @@ def checked(what: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, kind in _BODIES.get(what, {}).items():
         value = body.get(name)
         if value is not None and not kind.fits(value):
-            raise UsageError(f"`{name}` is {kind.name}.")
+            remedy = "Say it in fewer words." if kind is _REASON else None
+            raise UsageError(f"`{name}` is {kind.name}.", remedy=remedy)
     return body

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from orchestrator.api import messages
 from orchestrator.api.forwarding import Elsewhere
-from orchestrator.api.server import Archive, LogRange, Message, Stream
+from orchestrator.api.server import Archive, LogRange
+from orchestrator.api.streaming import Message, Stream
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import (
     adopting,
@@ -146,7 +147,7 @@ class DaemonBackend:
         """One stream."""
         if what not in _READING:
             self._parts.footing.require()
-        return _known(_STREAMS, what)(self._parts, words, checked(what, body))
+        return _known(_STREAMS, what)(self._parts, words, self._taken(what, body))
 
     async def archive(self, words: str) -> Archive:
         """A run's bundle."""
@@ -158,7 +159,16 @@ class DaemonBackend:
         self._parts.footing.require()
         if what in _OF_A_RUN:
             await self._parts.back.settle_on(words)
-        return await _known(_ACTIONS, what)(self._parts, words, checked(what, body))
+        return await _known(_ACTIONS, what)(self._parts, words, self._taken(what, body))
+
+    def covered(self, answer: bytes, *, is_json: bool) -> bytes:
+        """An answer as it may be sent, without any secret's value."""
+        return self._parts.cover.answer(answer, is_json=is_json)
+
+    def _taken(self, what: str, body: Said) -> Said:
+        """A request's body, checked; a person's reason is kept without a secret."""
+        why = checked(what, body).get("why")
+        return {**body, "why": self._parts.cover.text(why)} if why else body
 
     async def elsewhere(self, words: str, what: str) -> Elsewhere | None:
         """The daemon of the fleet that has to answer; None: this one."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.api.server import Archive
+from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Run
 from orchestrator.core.parse.secrets import redact
 from orchestrator.daemon import comparing, explaining, queries
-from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import EVIDENCE_FOLDER, Parts
 from orchestrator.store import points
 
@@ -40,19 +40,12 @@ async def bundle(parts: Parts, words: str) -> Archive:
     run = await parts.store.runs.find(words)
     await parts.crew.settle(run, comparing.LOOKS_WITHIN_S)
     files = [one async for one in _files(parts, run)]
-    secrets = _secret_values(parts)
+    secrets = parts.cover.values()
     name = f"orch-{run.incident or 'ok'}-{run.id}"
     return await asyncio.to_thread(_packed, name, files, secrets, parts.clock.now())
 
 
-def _secret_values(parts: Parts) -> list[str]:
-    """Values of everything that the inventory names instead of writing it down."""
-    names = wanted_names(parts.inventory)
-    values = [value for name in names for value in parts.environment.every_value(name)]
-    return [*values, *(json.dumps(value)[1:-1] for value in values)]
-
-
-def _packed(name: str, files: list[_File], secrets: list[str], now: float) -> Archive:
+def _packed(name: str, files: list[_File], secrets: Iterable[str], now: float) -> Archive:
     packed, names, removed = io.BytesIO(), [], 0
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for file in files:
@@ -83,6 +76,10 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
     samples = (await queries.gpus(parts, run.id))["samples"]
     yield _File("gpus.jsonl", "".join(json.dumps(one) + "\n" for one in samples))
     yield _File("kernel.txt", "".join(_kernel(parts, run)))
+    try:
+        await parts.fetching.have(run)
+    except OrchError as error:
+        yield _File("log/missing.txt", f"{error}\n")
     lines = _lines_of_interest(run, incidents)
     for file in await asyncio.to_thread(lambda: list(_stored(parts, run, lines))):
         yield file

@@ -4,6 +4,7 @@ import json
 import logging
 import logging.handlers
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.clock import utc_text
@@ -17,7 +18,14 @@ def _facts(record: logging.LogRecord) -> dict[str, object]:
     return {key: value for key, value in vars(record).items() if key not in _STANDARD}
 
 
-class _JsonLines(logging.Formatter):
+class _Covered(logging.Formatter):
+    cover: Callable[[str], str] | None = None
+
+    def covered(self, text: str) -> str:
+        return text if self.cover is None else self.cover(text)
+
+
+class _JsonLines(_Covered):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": utc_text(record.created),
@@ -27,14 +35,23 @@ class _JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return self.covered(json.dumps(line, default=str))
 
 
-class _Human(logging.Formatter):
+class _Human(_Covered):
     def format(self, record: logging.LogRecord) -> str:
         facts = " ".join(f"{key}={value}" for key, value in _facts(record).items())
         text = f"{record.levelname.lower():8}{record.getMessage()} {facts}".rstrip()
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return self.covered(text)
+
+
+def cover_with(cover: Callable[[str], str]) -> None:
+    """From now on no line shows what `cover` covers."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Covered):
+            handler.formatter.cover = cover
 
 
 def set_up(file: Path) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from orchestrator.api.location import Location
 from orchestrator.clock import Clock
 from orchestrator.core.model import Inventory
+from orchestrator.daemon import logs
 from orchestrator.daemon.board import Board
+from orchestrator.daemon.covering import Cover
 from orchestrator.daemon.coming_back import ComingBack
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.deploy_looks import DeployLooks
@@ -68,6 +70,7 @@ class Parts:
     board: Board
     fleet: Fleet
     environment: Environment
+    cover: Cover
     outbox: Outbox
     rack: Rack
     crew: Crew
@@ -116,7 +119,9 @@ class Parts:
             stack.push_async_callback(looks.close)
             rack = Rack(clock)
             sinks = rack.sinks(file.current().alerts.sinks)
-            outbox = Outbox(store.deliveries, sinks, clock, environment.lookup)
+            cover = Cover(environment, file.current, STORE_URL)
+            logs.cover_with(cover.text)
+            outbox = Outbox(store.deliveries, sinks, clock, environment.lookup, cover.text)
             _keep(stack, outbox.run(), "outbox")
             crew = Crew(
                 store=store,
@@ -164,6 +169,7 @@ class Parts:
                 board=board,
                 fleet=fleet,
                 environment=environment,
+                cover=cover,
                 outbox=outbox,
                 rack=rack,
                 crew=crew,

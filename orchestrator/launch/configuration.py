@@ -15,7 +15,7 @@ from orchestrator.core.model import (
     Setup,
     WatchPolicy,
 )
-from orchestrator.core.parse.secrets import MIN_VALUE_CHARS
+from orchestrator.core.parse.secret_search import known
 
 _SECRET = ("TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL")
 _HIDDEN = "(hidden)"
@@ -43,10 +43,10 @@ def asked(run: Run, secrets: Mapping[str, str]) -> dict[str, Any]:
 
     `whole` says whether nothing had to be left out, so that it could be launched again as it was.
     """
-    hidden = [value for value in secrets.values() if len(value) >= MIN_VALUE_CHARS]
+    hidden = known(secrets.values())
 
     def is_open(text: str) -> bool:
-        return not any(value in text for value in hidden)
+        return not hidden.spans(text.encode("utf-8", "surrogatepass"))
 
     env = {
         name: value

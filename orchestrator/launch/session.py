@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from orchestrator.core.command import quote, shell_script
 from orchestrator.core.errors import LaunchError
 from orchestrator.core.model import Adoption, Job, Release, Run, Severity
+from orchestrator.core.parse.secret_forms import wire_forms
 from orchestrator.launch.configuration import asked
 from orchestrator.link.probe_channel import CallFailed
 
@@ -19,6 +20,8 @@ _END_SLACK_S = 60.0
 _ACK_WITHIN_S = 10.0
 ACKNOWLEDGED_WITHIN_S = 60.0
 """After that a relay alerts itself; a daemon that lives takes two seconds at most."""
+MOST_FORMS_CHARS = 1 << 20
+"""Of what a relay is told to cover; beyond it only values as they are, and their lines."""
 
 
 class Caller(Protocol):
@@ -61,16 +64,19 @@ def launch_spec(
         "cwd": folder,
         "path_first": path_first(job, release),
         "python_path": [str(PurePosixPath(folder).parent)] if release is not None else [],
-        **({"own_alert": _own_alert(job, run, sinks)} if sinks else {}),
+        **({"own_alert": _own_alert(job, run, secrets, sinks)} if sinks else {}),
     }
 
 
-def _own_alert(job: Job, run: Run, sinks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _own_alert(
+    job: Job, run: Run, secrets: Mapping[str, str], sinks: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     return {
         "id": end_message(run),
         "within_s": ACKNOWLEDGED_WITHIN_S,
         "labels": end_labels(job, run),
         "secrets": list(job.secrets),
+        "forms": wire_forms(secrets.values(), MOST_FORMS_CHARS),
         "sinks": list(sinks),
     }
 

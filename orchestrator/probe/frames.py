@@ -95,7 +95,8 @@ Ops of a call (args -> value)
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path
     asked {target, args, env, why, forced, whole}, kept in attempt.json, has no secret
-    own_alert {id, within_s, labels, secrets:[name], sinks:[{name, url, keys, format}]} or nothing
+    own_alert {id, within_s, labels, secrets:[name], forms:[{places:[[text]], between}],
+             sinks:[{name, url, keys, format}]} or nothing
     argv is a list; env is the job's own (secrets included, they travel in no other way);
     path_first are folders put before the standard PATH, python_path before PYTHONPATH.
 """

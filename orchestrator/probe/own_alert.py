@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import signal
 import time
 from datetime import datetime, timezone
@@ -148,7 +149,8 @@ class OwnAlert:
         except OSError:
             return ""
         values = [self._spec["env"].get(name, "") for name in self._told["secrets"]]
-        text = covered(tail, values).decode("utf-8", "replace").replace("\r", "\n")
+        tail = in_other_forms(covered(tail, values), self._told.get("forms", []))
+        text = tail.decode("utf-8", "replace").replace("\r", "\n")
         lines = [line for line in text.split("\n")[1 if begin else 0 :] if line.strip()]
         plain = (_plain(line[:MOST_CHARS]) for line in lines[-MOST_LINES:])
         return "\n".join(plain)
@@ -168,6 +170,15 @@ def covered(tail: bytes, values: list[str]) -> bytes:
         raw = part.encode("utf-8", "surrogateescape")
         if len(raw) >= LEAST_COVERED:
             tail = tail.replace(raw, b"*" * len(raw))
+    return tail
+
+
+def in_other_forms(tail: bytes, forms: list[Record]) -> bytes:
+    """The bytes with stars where a value stands escaped or encoded, as the daemon wrote forms."""
+    for form in forms:
+        places = ["(?:" + "|".join(map(re.escape, place)) + ")" for place in form["places"]]
+        pattern = re.compile(form["between"].join(places).encode("latin-1"))
+        tail = pattern.sub(lambda found: re.sub(rb"[^\r\n]", b"*", found[0]), tail)
     return tail
 
 

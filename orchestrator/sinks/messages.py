@@ -3,6 +3,7 @@
 Must not: send.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from orchestrator.clock import Clock
@@ -28,6 +29,17 @@ def _shortened(alert: Alert) -> Alert:
         return alert
     end = whole[-DIGEST_TRACEBACK_CHARS:]
     return replace(alert, annotations={**alert.annotations, "traceback": f"[...]\n{end}"})
+
+
+def covered(message: Message, cover: Callable[[str], str]) -> Message:
+    """The message with each of its texts covered; labels are words of ours."""
+    return replace(
+        message,
+        alerts=tuple(
+            replace(one, annotations={name: cover(text) for name, text in one.annotations.items()})
+            for one in message.alerts
+        ),
+    )
 
 
 def test_message(clock: Clock) -> Message:

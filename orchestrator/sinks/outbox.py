@@ -14,7 +14,7 @@ is alerted, or keep an address.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ from orchestrator.sinks.base import (
     refused,
 )
 from orchestrator.sinks.lane import Lane
-from orchestrator.sinks.messages import message_of, test_message
+from orchestrator.sinks.messages import covered, message_of, test_message
 
 FIRST_RETRY_S = 1.0
 LAST_RETRY_S = 60.0
@@ -56,10 +56,19 @@ logger = logging.getLogger(__name__)
 class Outbox:
     """Feeds every sink from the queue."""
 
-    def __init__(self, queue: Queue, sinks: tuple[Sink, ...], clock: Clock, lookup: Lookup) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        sinks: tuple[Sink, ...],
+        clock: Clock,
+        lookup: Lookup,
+        cover: Callable[[str], str] = str,
+    ) -> None:
+        """`cover` takes the values of secrets out of a text that is to be sent."""
         self._queue = queue
         self._clock = clock
         self._lookup = lookup
+        self._cover = cover
         self._lanes = {sink.name: Lane(sink) for sink in sinks}
         self._group: asyncio.TaskGroup | None = None
         queue.subscribe(self.poke)
@@ -310,7 +319,7 @@ class Outbox:
 
     async def _sent(self, lane: Lane, message: Message) -> Result:
         try:
-            return await lane.sink.send(message, self._lookup)
+            return await lane.sink.send(covered(message, self._cover), self._lookup)
         except Exception as exc:  # noqa: BLE001  the edge where a sink becomes a result
             # A sink that fails in a way of its own must not end the others. The text of the
             # error may hold an address, so that only its type is kept.

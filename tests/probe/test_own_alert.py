@@ -1,12 +1,14 @@
 """The relay alerts a webhook itself where nobody took note of a bad end in time."""
 
 import os
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator.core.parse.secret_forms import wire_forms
 from tests.lab.certificate import self_signed
 from tests.lab.receiver import Answer, Receiver
 from tests.probe.driver import Driver, Run, eventually
@@ -25,6 +27,7 @@ def armed(url: str, key: str, within_s: float = 0.5, form: str = "alertmanager")
         "within_s": within_s,
         "labels": LABELS,
         "secrets": ["HF_TOKEN"],
+        "forms": wire_forms([SECRET], 1 << 20),
         "sinks": [sink],
     }
 
@@ -39,7 +42,12 @@ def test_a_bad_end_that_nobody_notes_is_told_signed_and_under_one_id(
     probe: Driver, a_run: Run, receiver: Receiver, tmux: Callable[..., str]
 ) -> None:
     """The body is Alertmanager's, with the last lines; the pane is dead while the relay waits."""
-    program = f"echo step 1; echo token {SECRET}; echo last words; exit 3"
+    coded, wrapped = (
+        b64encode(f"user:{SECRET}".encode()).decode(),
+        f"{SECRET[:9]}; echo {SECRET[9:]}",
+    )
+    program = f"echo step 1; echo token {SECRET}; echo Basic {coded}; echo {wrapped}; "
+    program += "echo last words; exit 3"
     own = armed(receiver.url, receiver.secret, within_s=3.0)
     env = {"HF_TOKEN": SECRET}
     probe.call("launch", **a_run.spec("sh", "-c", program, env=env, own_alert=own))
@@ -57,6 +65,8 @@ def test_a_bad_end_that_nobody_notes_is_told_signed_and_under_one_id(
     assert "exit code 3" in alert["annotations"]["summary"]
     assert alert["annotations"]["evidence"].split("\n")[-1] == "last words"
     assert f"token {'*' * len(SECRET)}" in alert["annotations"]["evidence"]
+    assert coded[8:-3] not in alert["annotations"]["evidence"]
+    assert SECRET[9:] not in alert["annotations"]["evidence"]
     assert request.headers["webhook-id"] == own["id"]
 
     probe.call("watch", **a_run.watch())

@@ -6,6 +6,10 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from orchestrator.core.errors import UsageError
+from orchestrator.daemon.asked import checked
 from tests.acceptance.conftest import MakeOrch, local_job
 
 ROUTES = {
@@ -63,3 +67,12 @@ def test_wrong_types_are_refused_in_words(make_orch: MakeOrch, short_folder: Pat
     assert orch.json("daemon", "status")["pid"] == place["pid"]
     assert orch.json("ps", "-a")["runs"] == []
     assert "failed" not in orch.log()
+
+
+def test_a_reason_is_a_sentence_and_no_file() -> None:
+    """What a person gives by -m stands in lists and alerts: beyond a limit it is refused."""
+    for what in ("run", "adopt", "silence-add", "repeat"):
+        assert checked(what, {"why": "x" * 1000})
+        with pytest.raises(UsageError, match="1000 characters") as refused:
+            checked(what, {"why": "x" * 1001})
+        assert refused.value.remedy == "Say it in fewer words."

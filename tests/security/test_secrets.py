@@ -1,11 +1,17 @@
 """A secret is in the run's environment, and nowhere else that stays."""
 
+import base64
+import re
 import subprocess
+import tarfile
 from pathlib import Path
+from urllib.parse import quote
 
 from tests.acceptance.conftest import MakeOrch, local_job
+from tests.lab.receiver import Receiver
 
 SECRET = "s3cret-value-of-a-test"
+ODD_SECRET = 's3cret-"v"/%of&a-test'
 
 
 def test_secret_stays_in_memory(make_orch: MakeOrch, short_folder: Path) -> None:
@@ -33,3 +39,68 @@ def test_secret_stays_in_memory(make_orch: MakeOrch, short_folder: Path) -> None
         except (FileNotFoundError, ProcessLookupError):
             continue
     orch("stop", run)
+
+
+PRINTS_IT = """
+import base64, json, os, sys, time
+from urllib.parse import quote
+value = os.environ["MY_TOKEN"]
+coded = base64.b64encode(b"user:" + value.encode()).decode()
+print(value, repr(value), json.dumps([value]), json.dumps(json.dumps([value])))
+print("https://me:" + quote(value, safe="") + "@host/x", "Authorization: Basic", coded)
+for before in (b"", b"x", b"xy"):
+    print(base64.b64encode(before + value.encode() + b"..").decode())
+print(value.encode().hex(), value[:7] + "\\x1b[31m" + value[7:12] + "\\x1b[0m" + value[12:])
+print(value[:10] + "\\n" + value[10:], flush=True)
+for part in (value[:11], value[11:] + "\\n"):
+    sys.stdout.write(part)
+    sys.stdout.flush()
+    time.sleep(0.7)
+raise RuntimeError("no login for " + value + " by " + json.dumps(value) + " or " + coded)
+"""
+
+
+def test_a_secret_that_is_printed_is_shown_sent_and_kept_in_no_form(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """Logs, verdicts, events, alerts, archive, state; by a person's reason and name as well."""
+    (short_folder / "prints.py").write_text(PRINTS_IT)
+    job = local_job(short_folder, f"python3 {short_folder}/prints.py", "    secrets: [MY_TOKEN]\n")
+    orch = make_orch(job)
+    orch.env["MY_TOKEN"] = ODD_SECRET
+    orch("run", "-m", f"with {ODD_SECRET} at last", "--", f"--login={ODD_SECRET}", check=None)
+    orch("silence", "add", "job=simulation", "--for", "1h", "-m", f"because of {ODD_SECRET}")
+    receiver.wait_for(1)
+    shown = [
+        orch(*words, check=None).stdout
+        for words in (
+            ("logs", "@1"),
+            ("show", "@1"),
+            ("show", "@1", "--json"),
+            ("explain", "@1"),
+            ("status", "--json"),
+            ("runs", "--json"),
+            ("silence", "ls"),
+            ("timeline", "@1"),
+            ("daemon", "status", "--json"),
+        )
+    ]
+    assert "no login for ****" in shown[0]
+    said = orch.json("bundle", "@1")
+    with tarfile.open(orch.folder / said["path"]) as archive:
+        files = [archive.extractfile(one) for one in archive.getmembers()]
+        shown += [file.read().decode() for file in files if file is not None]
+    shown += [request.body.decode() for request in receiver.received]
+    logs = [path for path in Path(orch.env["XDG_STATE_HOME"]).rglob("*.log*") if path.is_file()]
+    shown += [path.read_text("utf-8", "replace") for path in logs]
+    for text in shown:
+        assert not shows(text, ODD_SECRET), text
+
+
+def shows(text: str, value: str) -> list[str]:
+    """The forms of a value of which a good piece stands in a text."""
+    plain = re.sub(r"\x1b\[[0-9;]*m|\\u001b\[[0-9;]*m|\\r|\\n|\s", "", text)
+    pieces = {value[:7], value[-7:], value.encode().hex()[4:24], quote(value, safe="")[-9:]}
+    for before in (b"", b"x", b"xy", b"user:"):
+        pieces.add(base64.b64encode(before + value.encode())[8:20].decode())
+    return [piece for piece in pieces if piece in text or piece in plain]

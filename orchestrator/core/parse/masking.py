@@ -1,60 +1,65 @@
 """Bytes of a run's output -> the same number of bytes, its secrets' values covered by stars.
 
-Owns values that are cut between two chunks. Offsets stay what they are on the target.
+Owns values that are cut between two chunks. Offsets stay what they are on the target, and lines
+stay lines.
 """
 
+import re
 from collections.abc import Iterable
 
-from orchestrator.core.parse.secrets import MIN_VALUE_CHARS
+from orchestrator.core.parse.secret_search import (
+    LEAST_KEPT_BYTES,
+    MOST_OPEN_BYTES,
+    Search,
+    Span,
+    known,
+)
 
-_STAR = b"*"
-_COVERED = 4
-"""So much of a value at a chunk's end is covered before its rest is seen; less shows nothing."""
+_COVERABLE = re.compile(rb"[^\r\n]")
 
 
 class Mask:
     """Covers the values in chunks of one stream, in their order."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        known = {value.encode("utf-8", "surrogateescape") for value in values}
-        # A terminal, and what quotes text, write the lines of a key in other ways than a file.
-        known |= {value.replace(b"\n", end) for value in known for end in (b"\r\n", b"\\n")}
-        long_enough = (value for value in known if len(value) >= MIN_VALUE_CHARS)
-        self._values = sorted(long_enough, key=len, reverse=True)
+        self._search = known(values)
         self._end = 0
-        self._rests: list[bytes] = []
-        """What would complete a value that began before `_end`."""
+        self._before = b""
+        """What came last, uncovered: a value may have begun in it."""
+        self._is_open = False
 
     def cover(self, offset: int, chunk: bytes) -> bytes:
         """The chunk that begins at `offset`, covered."""
-        if not self._values or not chunk:
+        if not self._search or not chunk:
             return chunk
-        covered, rests = bytearray(chunk), []
-        for rest in self._rests if offset == self._end else ():
-            if chunk.startswith(rest):
-                covered[: len(rest)] = _STAR * len(rest)
-            elif rest.startswith(chunk):
-                covered[:] = _STAR * len(chunk)
-                rests.append(rest[len(chunk) :])
-        for value in self._values:
-            self._cover_whole(covered, chunk, value)
-            size = _begun(chunk, value)
-            if size:
-                rests.append(value[size:])
-            if size >= _COVERED:
-                covered[-size:] = _STAR * size
-        self._end, self._rests = offset + len(chunk), rests
-        return bytes(covered)
-
-    @staticmethod
-    def _cover_whole(covered: bytearray, chunk: bytes, value: bytes) -> None:
-        at = chunk.find(value)
-        while at >= 0:
-            covered[at : at + len(value)] = _STAR * len(value)
-            at = chunk.find(value, at + 1)
+        before = self._before if offset == self._end else b""
+        text = before + chunk
+        spans = self._search.spans(text)
+        reach = max(self._search.reach, len(before) if self._is_open and before else 0)
+        begun = self._search.begun(text, max(0, len(text) - reach))
+        self._is_open = begun is not None
+        kept = min(begun.start if begun else len(text), max(0, len(text) - LEAST_KEPT_BYTES))
+        self._before = text[max(kept, len(text) - MOST_OPEN_BYTES) :]
+        self._end = offset + len(chunk)
+        return _covered(text, [*spans, begun] if begun else spans)[len(before) :]
 
 
-def _begun(chunk: bytes, value: bytes) -> int:
-    """How much of a value a chunk ends with; 0 where nothing."""
-    sizes = range(min(len(value) - 1, len(chunk)), 0, -1)
-    return next((size for size in sizes if chunk.endswith(value[:size])), 0)
+def covered(search: Search, text: bytes) -> bytes:
+    """A whole text with stars where the values stand."""
+    return _covered(text, search.spans(text))
+
+
+def covered_text(search: Search, text: str) -> str:
+    """The same of letters; one that takes several bytes leaves several stars."""
+    raw = text.encode("utf-8", "surrogatepass")
+    spans = search.spans(raw)
+    return _covered(raw, spans).decode("utf-8", "surrogatepass") if spans else text
+
+
+def _covered(text: bytes, spans: list[Span]) -> bytes:
+    if not spans:
+        return text
+    shown = bytearray(text)
+    for start, end in spans:
+        shown[start:end] = _COVERABLE.sub(b"*", text[start:end])
+    return bytes(shown)

@@ -6,10 +6,9 @@ Owns the shapes of tokens. What is a secret for sure is named by the caller, who
 import re
 from collections.abc import Iterable
 
-REMOVED = "[secret removed]"
-MIN_VALUE_CHARS = 4
-"""A shorter value would take innocent text with it, and protects nothing."""
+from orchestrator.core.parse.secret_search import Search, known
 
+REMOVED = "[secret removed]"
 _SHAPES = re.compile(
     r"""
     hf_[A-Za-z0-9]{16,} | sk-[A-Za-z0-9_-]{16,} | gh[pousr]_[A-Za-z0-9]{20,}
@@ -35,10 +34,7 @@ _IN_URL = re.compile(
 
 def redact(text: str, values: Iterable[str] = ()) -> tuple[str, int]:
     """The text without the values and without tokens, and how many places were removed."""
-    count = 0
-    for value in sorted({one for one in values if len(one) >= MIN_VALUE_CHARS}, key=len)[::-1]:
-        count += text.count(value)
-        text = text.replace(value, REMOVED)
+    text, count = _without(known(values), text)
     for pattern, new in (
         (_SHAPES, REMOVED),
         (_BEARER, rf"\g<name> {REMOVED}"),
@@ -48,3 +44,17 @@ def redact(text: str, values: Iterable[str] = ()) -> tuple[str, int]:
         text, removed = pattern.subn(new, text)
         count += removed
     return text, count
+
+
+def _without(search: Search, text: str) -> tuple[str, int]:
+    raw = text.encode("utf-8", "surrogatepass")
+    spans = sorted(search.spans(raw))
+    if not spans:
+        return text, 0
+    parts, end, count = [], 0, 0
+    for span in spans:
+        if span.start >= end:
+            parts += [raw[end : span.start], REMOVED.encode()]
+            count += 1
+        end = max(end, span.end)
+    return b"".join([*parts, raw[end:]]).decode("utf-8", "surrogatepass"), count
