@@ -16,7 +16,7 @@ rebuilding.py   runs come back from their targets after a lost database; coming_
                 asks meanwhile waits; numbering.py no number is used again
 duties.py       what is done by the clock
 shipping.py     deploy and rollback, as a person asks for them, step by step; deploy_looks.py what
-                a job finds after them
+                a job finds after them, drift.py what of it changed since the last good run
 launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
 queries.py      what a person reads; following.py a log as it grows, waiting.py the moment when
                 something holds

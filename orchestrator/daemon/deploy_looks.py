@@ -4,9 +4,9 @@ Owns the looks that are under way. A deploy neither waits for one nor fails with
 """
 
 import asyncio
+import contextlib
 import logging
 
-from orchestrator.clock import Clock
 from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Job, Release
 from orchestrator.deploy.environment import fingerprint
@@ -15,6 +15,8 @@ from orchestrator.store.history import Releases
 
 _AFTER_S = 0.5
 """The command that deployed has printed its last line by then."""
+_WAITED_FOR_S = 5.0
+"""A launch does without a look that takes longer."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,31 +24,39 @@ logger = logging.getLogger(__name__)
 class DeployLooks:
     """Looks that go on after their deploy was answered."""
 
-    def __init__(self, releases: Releases, clock: Clock) -> None:
-        self._releases, self._clock = releases, clock
-        self._looking: set[asyncio.Task[None]] = set()
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+        self._looking: dict[asyncio.Task[None], tuple[str, str]] = {}
+        """With the names of job and target."""
+        self._wanted = asyncio.Event()
+        """Somebody waits for a look that is due."""
 
     def look(self, link: Link, job: Job, release: Release, number: int) -> None:
         """Begin to look; `number` is that of the deploy among all that are kept."""
         task = asyncio.create_task(
             self._look(link, job, release, number), name=f"look {job.name} {release.digest}"
         )
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        self._looking[task] = (job.name, job.target.name)
+        task.add_done_callback(self._looking.pop)
 
-    async def settled(self) -> None:
-        """Until all looks that were begun are kept, or have failed."""
-        if self._looking:
-            await asyncio.wait(set(self._looking))
+    async def taken(self, job: Job) -> None:
+        """Until a look at the job's target that is under way is kept, or has failed; or 5 s."""
+        place = (job.name, job.target.name)
+        if waited_for := {task for task, at in self._looking.items() if at == place}:
+            self._wanted.set()
+            await asyncio.wait(waited_for, timeout=_WAITED_FOR_S)
+            self._wanted.clear()
 
     async def close(self) -> None:
         """Look no further."""
         for task in self._looking:
             task.cancel()
-        await self.settled()
+        await asyncio.gather(*self._looking, return_exceptions=True)
 
     async def _look(self, link: Link, job: Job, release: Release, number: int) -> None:
-        await self._clock.sleep(_AFTER_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_AFTER_S):
+                await self._wanted.wait()
         try:
             found = await fingerprint(link, job, release)
             await self._releases.keep_environment(number, found)

@@ -12,16 +12,15 @@ from typing import Any
 
 from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState, Target
-from orchestrator.daemon import moving, nodes, numbering, shipping
+from orchestrator.daemon import drift, moving, nodes, numbering, shipping
 from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
 from orchestrator.daemon.coming_back import ACTS_AFTER_S
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.deploy.ahead import Ahead
-from orchestrator.launch.preflight import LastGood, preflight, require
+from orchestrator.launch.preflight import preflight, require
 from orchestrator.sinks.handover import receivers
-from orchestrator.store.environments import Moment
 
 Message = dict[str, Any]
 DEFAULT_GRACE_S = 15.0
@@ -123,24 +122,28 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
     """All checks of all targets, asked side by side."""
     name, several = drafts[0].job.name, len(drafts) > 1
     live = tuple(run.id for run in await parts.store.runs.list(job=name, live=True))
-    good = await _last_good(parts, drafts[0].job)
     cold_s = await cold_start_s(parts, drafts[0].job)
     alerted = receivers(parts.inventory.alerts.sinks, parts.environment.lookup)
 
     async def of(node: _Node) -> list[Check]:
         asked = _replacing(node.job) if request.replace else node.job
         now, link = parts.clock.now(), parts.fleet.link(node.job.target)
-        found = await preflight(
-            link,
-            asked,
-            node.draft,
-            node.release,
-            now=now,
-            good=good,
-            live=live,
-            cold_start_s=cold_s,
-            alerted=[asdict(one) for one in alerted],
+        good = await drift.last_good(parts, node.job)
+        looked, drifted = await asyncio.gather(
+            preflight(
+                link,
+                asked,
+                node.draft,
+                node.release,
+                now=now,
+                good=good.listed if good is not None else None,
+                live=live,
+                cold_start_s=cold_s,
+                alerted=[asdict(one) for one in alerted],
+            ),
+            drift.since(parts, node.job, node.release, good),
         )
+        found = [*looked, *drifted]
         if not request.cold_cache:
             found += await shrunk(parts, node.job)
         place = f"{node.job.target.name}: " if several else ""
@@ -272,20 +275,6 @@ async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
 def _replacing(job: Job) -> Job:
     """What earlier runs left is ended as well: a run may end and leave processes behind."""
     return replace(job, preflight=replace(job.preflight, stale_processes="stop"))
-
-
-async def _last_good(parts: Parts, job: Job) -> LastGood | None:
-    """The newest run that finished, where its environment was noted."""
-    if not job.preflight.packages:
-        return None
-    for run in await parts.store.runs.list(job=job.name):
-        if run.state is RunState.FINISHED:
-            looks = await parts.store.environments.of(run.id)
-            found = next((look for look in looks if look.moment is Moment.LAUNCH), None)
-            packages = (found.fingerprint.get("packages") or {}) if found is not None else {}
-            versions = {name: str(one["version"]) for name, one in packages.items()}
-            return LastGood(number=run.number, packages=versions) if versions else None
-    return None
 
 
 def _draft(parts: Parts, job: Job, release: Release | None, request: RunRequest) -> Run:

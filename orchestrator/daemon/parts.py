@@ -115,7 +115,7 @@ class Parts:
             key = await store.values.agree("probe_key", clock.new_id(16))
             fleet = Fleet(pool, clock, board, key, leasing.token)
             stack.push_async_callback(fleet.close)
-            looks = DeployLooks(store.releases, clock)
+            looks = DeployLooks(store.releases)
             stack.push_async_callback(looks.close)
             rack = Rack(clock)
             sinks = rack.sinks(file.current().alerts.sinks)

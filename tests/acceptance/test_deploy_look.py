@@ -28,3 +28,32 @@ def test_what_somebody_changed_after_the_deploy_is_told(
     assert sorted(one["moment"] for one in looks[1:]) == ["end", "launch"]
     assert looks[0]["fingerprint"]["kernel"] == looks[1]["fingerprint"]["kernel"]
     assert looks[0]["fingerprint"]["packages"]
+
+
+def test_what_drifted_since_the_last_good_run_is_said_before_the_launch(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """By the look that the deploy took, of packages that no list of the job names."""
+    site = short_folder / "site"
+
+    def install(name: str, version: str) -> None:
+        marks = site / f"{name}-0.dist-info"
+        marks.mkdir(parents=True, exist_ok=True)
+        (marks / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+
+    install("oddlib", "3.6")
+    more = f"    env: {{PYTHONPATH: {site}}}\n"
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1", more))
+    assert "since run" not in orch("run").stdout
+    client = Client(Path(orch.json("daemon", "status")["socket"]))
+    orch.until(
+        lambda: (
+            "launch"
+            in [one["moment"] for one in client.get("/v1/runs/dflash-1/environment")["looks"]]
+        )
+    )
+    install("oddlib", "3.5")
+    install("newlib", "0.6")
+    orch("deploy")
+    shown = orch("run").stdout
+    assert "since run 1, the last that finished: newlib 0.6 appeared, oddlib 3.6 -> 3.5" in shown
