@@ -53,7 +53,7 @@ class Acts:
                 await self._edit(sight)
             case "shell":
                 self._shell(wanted.target)
-            case "ack" | "silence" | "bundle" | "end":
+            case "ack" | "silence" | "expire" | "bundle" | "end":
                 await small_acts.perform(self._app, self._source, wanted, sight.fleet)
             case "stop" | "attach":
                 if run is None:

@@ -22,6 +22,7 @@ from tui.messages import (
     LogPlaceWanted,
     PageWanted,
     RunOpened,
+    SilencesOpened,
     TopOpened,
 )
 from tui.options import Options
@@ -187,6 +188,12 @@ class Dashboard(App[None]):
 
         if not isinstance(self.screen, TopScreen):
             self._open(TopScreen(self.options))
+
+    @on(SilencesOpened)
+    def _open_silences(self) -> None:
+        from tui.screens.silences import SilencesScreen
+
+        self._open(SilencesScreen(options=self.options, source=self.source))
 
     def action_theme(self) -> None:
         """The next look."""

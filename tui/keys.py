@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
-PAGES = ("fleet", "run", "incident", "top", "told", "plots")
+PAGES = ("fleet", "run", "incident", "top", "told", "plots", "silences")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ _NAMES = {
 _TABLE = """
 open            enter          open                 open            fleet* run top*
     Open what the cursor is on: a run, its incident, a target's GPUs.
-back            escape         back                 back            run* incident* top* told* plots*
+back            escape         back                 back  run* incident* top* told* plots* silences*
     Go back; a filter, a search and marks go first.
 all             escape         back                 all             fleet
     Leave the filter, then the order and the groups.
@@ -117,6 +117,10 @@ ack             A              act('ack')           ack             fleet run in
     Say that somebody cares about the incident.
 silence         Z              act('silence')       silence         fleet run incident  !?
     Keep alerts like this one back for a while; asks which and how long.
+silences        z              silences             silences        fleet run incident top
+    The alerts that are kept back, for how long yet and why; K there ends a silence.
+expire          K              act('expire')        end silence     silences*  !?
+    End the silence under the cursor: alerts like that are heard again; asks.
 attach          a              act('attach')        attach          fleet* run* incident  !
     Land in the run's tmux session; detaching (Ctrl+B d) comes back here.
 shell           x              act('shell')         shell           fleet run incident top*  !

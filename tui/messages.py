@@ -38,6 +38,10 @@ class TopOpened(Message):
     """Somebody wants to look at the GPUs of the fleet."""
 
 
+class SilencesOpened(Message):
+    """Somebody wants to look at the alerts that are kept back."""
+
+
 @dataclass
 class LogPlaceWanted(Message):
     """Somebody wants to see a place in a run's log."""
@@ -57,6 +61,8 @@ class ActionWanted(Message):
     incident: str | None = None
     program: str | None = None
     """A row of the GPUs' table."""
+    silence: str | None = None
+    """A row of the silences' table."""
 
 
 @dataclass

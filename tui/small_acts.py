@@ -1,4 +1,4 @@
-"""What is one question and one call: acknowledge, silence, save a bundle, end a GPU's program."""
+"""What is one question and one call: acknowledge, silence, save a bundle, end a program."""
 
 import os
 from collections.abc import Mapping
@@ -7,9 +7,10 @@ from typing import Any
 
 from textual.app import App
 
+from orchestrator.api.client import quoted
 from orchestrator.api.messages import IncidentView, RunView
 from orchestrator.core.errors import OrchError
-from tui import bridge, gpus
+from tui import bridge, gpus, silences
 from tui.cells import Cell
 from tui.fleet import Fleet
 from tui.messages import ActionWanted
@@ -38,6 +39,8 @@ async def perform(
             await acknowledge(app, source, wanted.incident)
         case "silence":
             await silence(app, source, fleet, wanted)
+        case "expire":
+            await expire(app, source, wanted.silence)
         case "bundle":
             await bundle(app, source, wanted.run)
         case _:
@@ -68,7 +71,23 @@ async def silence(app: App[None], source: Source, fleet: Fleet | None, about: Ac
         return
     body = {"match": kinds[which], "for_s": _LASTS[lasts], "why": "from the dashboard"}
     said = await bridge.in_thread(lambda: source.ask("POST", "/v1/silences", body))
-    app.notify(f"Silenced. `orch silence expire {said['id']}` ends it.", timeout=10)
+    app.notify(f"Silenced as {said['id']}. z lists what is kept back, and K there ends it.")
+
+
+async def expire(app: App[None], source: Source, row: str | None) -> None:
+    """End a silence that lasts; names what is heard again first."""
+    if row is None:
+        raise NothingToDo("No silence is under the cursor.")
+    told = await bridge.in_thread(lambda: source.ask("GET", "/v1/silences"))
+    found = next((one for one in told["silences"] if one["id"] == row), None)
+    if found is None:
+        raise NothingToDo("It is over, or stands in the inventory: e edits that.")
+    lines = [Cell(silences.match_text(found), "strong"), Cell("Alerts like that are heard again.")]
+    if not await app.push_screen_wait(Confirm(f"End silence {row}?", lines, "ends it")):
+        return
+    path = f"/v1/silences/{quoted(row)}/expire"
+    await bridge.in_thread(lambda: source.ask("POST", path, {}))
+    app.notify(f"Silence {row} is over.")
 
 
 def _kinds(run: RunView | None, incident: IncidentView | None) -> dict[str, dict[str, str]]:

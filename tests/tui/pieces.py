@@ -279,6 +279,26 @@ LOOK = {
 }
 
 
+SILENCES = [
+    {
+        "id": None,
+        "match": {"severity": "info"},
+        "until": None,
+        "why": "",
+        "created_at": None,
+        "expired": False,
+    },
+    {
+        "id": "s3f81c09a2d",
+        "match": {"alertname": "fx_trace_race", "job": "dflash"},
+        "until": NOW + 5400,
+        "why": "I break it on purpose",
+        "created_at": NOW - 1800,
+        "expired": False,
+    },
+]
+
+
 def metrics(first: int, last: int, worse: float = 1.0) -> list[Line]:
     """The metrics file of those steps."""
     return [

@@ -14,6 +14,7 @@ from tests.tui.pieces import (
     FINDING,
     LOOK,
     NOW,
+    SILENCES,
     START_LINES,
     TIMELINE,
     TRACEBACK,
@@ -175,6 +176,7 @@ def crash_loop() -> list[Line]:
             for one in found
         ),
         answer(f"/v1/incidents/{found[-1]['id']}/ack", {**found[-1], "state": "acknowledged"}),
+        answer("/v1/silences", {"silences": SILENCES}),
         whole(snapshot([target(gpus=[gpu(n, 0, 0.4) for n in range(8)])], runs, found)),
     ]
 

@@ -10,7 +10,9 @@ from orchestrator.api.location import Location, locate
 from tests.cli.canned import CannedBackend, CannedDaemon
 from tests.conftest import XdgFolders
 from tests.tui.conftest import Made, press, screen_text, settle, until
+from tests.tui.pieces import SILENCES
 from tests.tui.test_actions import StayingBackend, asked, live, ready
+from tui.screens.fleet import FleetScreen
 from tui.screens.windows import Confirm
 from tui.widgets.log_view import LogView
 
@@ -53,7 +55,7 @@ async def test_a_program_is_ended_only_after_it_was_named(
 async def test_alerts_like_an_incident_are_silenced_for_a_while(
     canned: CannedBackend, location: Location
 ) -> None:
-    """`Z` asks which alerts and how long, and tells how it is ended."""
+    """`Z` asks which alerts and how long, and tells where it is ended."""
     canned.documents["silence-add"] = {"id": "s-1"}
     async with live(location).run_test(size=(100, 30), notifications=True) as pilot:
         await ready(pilot)
@@ -63,10 +65,34 @@ async def test_alerts_like_an_incident_are_silenced_for_a_while(
             await pilot.press(*("Z" if words.startswith("fx") else ()))
             await until(pilot, lambda words=words: words in screen_text(pilot), "the question")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             await pilot.press("enter")
-        await until(pilot, lambda: "orch silence expire s-1" in screen_text(pilot), "the answer")
+        await until(pilot, lambda: "Silenced as s-1. z lists" in screen_text(pilot), "the answer")
         (said,) = asked(canned, "silence-add")
         assert said["match"] == {"alertname": "fx_trace_race", "job": "dflash"}
         assert said["for_s"] == 3600
+
+
+async def test_a_silence_is_ended_only_after_it_was_named(
+    canned: CannedBackend, location: Location
+) -> None:
+    """`z` lists what is kept back; `K` there ends a person's, and refuses the inventory's."""
+    canned.documents |= {"silences": {"silences": SILENCES}, "silence-expire": {}}
+    async with live(location).run_test(size=(100, 30), notifications=True) as pilot:
+        await ready(pilot)
+        await pilot.press("z")
+        await until(pilot, lambda: "alertname=fx_trace_race job=dflash" in screen_text(pilot), "it")
+        assert "I break it on purpose" in screen_text(pilot)
+        await pilot.press("K")
+        await until(pilot, lambda: "stands in the inventory" in screen_text(pilot), "why not")
+        await pilot.press("down", "K")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Confirm), "the question")
+        assert "alertname=fx_trace_race job=dflash" in screen_text(pilot)
+        assert not asked(canned, "silence-expire")
+        canned.documents["silences"] = {"silences": []}
+        await pilot.press("y")
+        await until(pilot, lambda: "No alert is kept back." in screen_text(pilot), "the end of it")
+        assert len(asked(canned, "silence-expire")) == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, FleetScreen), "the way back")
 
 
 async def test_a_bundle_is_saved_here_and_never_over_another(
@@ -83,16 +109,17 @@ async def test_a_bundle_is_saved_here_and_never_over_another(
     assert Path("x.tar.gz").read_bytes() == b"gz"
 
 
-async def test_a_match_is_told_among_all(dashboard: Made) -> None:
-    """From the end of the log the last match comes first; each says which of how many it is."""
-    async with dashboard("healthy").run_test(size=(100, 24)) as pilot:
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_a_match_is_told_among_all(dashboard: Made, size: tuple[int, int]) -> None:
+    """From the end of the log the last match comes first; what is told of it is never cut off."""
+    async with dashboard("healthy").run_test(size=size) as pilot:
         await settle(pilot)
         await press(pilot, "enter", "slash", *"checkpoint", "enter")
         assert "match 2 of 2" in screen_text(pilot)
         await press(pilot, "N")
         assert "match 1 of 2" in screen_text(pilot)
         await press(pilot, "N")
-        assert "no match above" in screen_text(pilot)
+        assert "no match above; n looks the other way" in screen_text(pilot)
 
 
 async def test_a_time_is_gone_to_in_the_log(dashboard: Made) -> None:

@@ -28,6 +28,7 @@ SCREENS = {
     "history": ("healthy", (90, 24), ("enter", "h")),
     "changes": ("healthy", (90, 24), ("enter", "D")),
     "environment": ("healthy", (90, 24), ("enter", "v")),
+    "silences": ("crash-loop", (90, 24), ("z", "down")),
     "ask-end": ("healthy", (90, 24), ("t", "K")),
     "ask-why": ("crash-loop", (80, 24), ("r",)),
     "ask-stop": ("healthy", (80, 24), ("s",)),

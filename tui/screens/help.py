@@ -20,6 +20,7 @@ _TITLES = {
     "top": "GPUs",
     "told": "History, changes, environment",
     "plots": "Plots",
+    "silences": "Silences",
 }
 _MOVING = (
     ("Up Down", "Move; j and k do the same."),

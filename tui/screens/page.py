@@ -10,7 +10,7 @@ from textual.widgets import Footer, Input
 
 from tui import keys
 from tui.fleet import Sight
-from tui.messages import ActionWanted, PageWanted, TopOpened
+from tui.messages import ActionWanted, PageWanted, SilencesOpened, TopOpened
 from tui.options import Options
 from tui.widgets.status_bar import StatusBar
 
@@ -115,6 +115,10 @@ class Page(Screen[None]):
     def action_top(self) -> None:
         """Open the GPUs of the fleet."""
         self.post_message(TopOpened())
+
+    def action_silences(self) -> None:
+        """Open the list of silences."""
+        self.post_message(SilencesOpened())
 
     def action_back(self) -> None:
         """Go to the screen below."""

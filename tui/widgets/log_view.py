@@ -75,6 +75,7 @@ class LogView(Widget, can_focus=True):
         """Where in the log one is, and what is left out."""
         reading, window = self.reading, self.reading.window
         parts = [f"log of attempt {window.attempt}" if window.attempt else "log"]
+        parts += [self.remark] if self.remark else []  # never what a narrow log cuts off
         parts.append("following" if reading.following else "paused, End follows")
         if window.size:
             share = 100 if reading.following else int(100 * reading.place() / window.size)
@@ -88,7 +89,6 @@ class LogView(Widget, can_focus=True):
             if reading.wrapped
             else [f"not wrapped{f', from column {self._x}' if self._x else ''}"]
         )
-        parts += [self.remark] if self.remark else []
         return "  ".join(parts)
 
     def render_line(self, y: int) -> Strip:
