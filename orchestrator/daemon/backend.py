@@ -121,6 +121,7 @@ class DaemonBackend:
 
     async def daemon_view(self) -> messages.DaemonView:
         """The daemon itself."""
+        await self._parts.file.refresh()
         return await telling.daemon_view(self._parts, self._version)
 
     async def snapshot(self, since: int | None) -> messages.Snapshot:
@@ -134,6 +135,7 @@ class DaemonBackend:
 
     async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message:
         """One document."""
+        await self._parts.file.refresh()
         if what in _OF_A_RUN:
             await self._parts.back.settle_on(words)
         return await _known(_DOCUMENTS, what)(self._parts, words, query)
@@ -147,7 +149,14 @@ class DaemonBackend:
         """One stream."""
         if what not in _READING:
             self._parts.footing.require()
-        return _known(_STREAMS, what)(self._parts, words, self._taken(what, body))
+        answer = _known(_STREAMS, what)(self._parts, words, self._taken(what, body))
+        return answer if what in _READING else self._up_to_date(answer)
+
+    async def _up_to_date(self, answer: Stream) -> Stream:
+        """An answer that begins once the newest edit of the inventory was read."""
+        await self._parts.file.refresh(again=True)
+        async for message in answer:
+            yield message
 
     async def archive(self, words: str) -> Archive:
         """A run's bundle."""
@@ -157,6 +166,7 @@ class DaemonBackend:
     async def act(self, what: str, words: str, body: Mapping[str, Any]) -> Message:
         """One action with a short answer."""
         self._parts.footing.require()
+        await self._parts.file.refresh(again=True)
         if what in _OF_A_RUN:
             await self._parts.back.settle_on(words)
         return await _known(_ACTIONS, what)(self._parts, words, self._taken(what, body))

@@ -37,7 +37,6 @@ async def doctor(parts: Parts) -> dict[str, Any]:
 
 
 def _inventory(parts: Parts) -> Check:
-    parts.file.current()
     if parts.file.error is None:
         return Check(name="inventory", ok=True, text=f"{parts.location.inventory} is good")
     return Check(

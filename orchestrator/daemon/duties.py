@@ -59,6 +59,7 @@ class Duties:
     async def _follow(self) -> None:
         digest = self.file.current().digest
         while True:
+            await self.file.refresh()
             inventory = self.file.current()
             await self.environment.learn(wanted_names(inventory))
             self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
@@ -71,6 +72,7 @@ class Duties:
         """A run whose target was gone, and is there again, is watched again."""
         try:
             await self.crew.take_up()
+            await self.crew.follow_policies()
         except StoreError as error:
             logger.warning("runs.not_taken_up", extra={"why": str(error)})
 

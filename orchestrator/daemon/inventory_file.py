@@ -1,5 +1,6 @@
 """The inventory as the daemon reads it: anew on a change; a bad edit keeps the last good one."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -11,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class InventoryFile:
-    """Looks at the file whenever it is asked, which is cheaper than watching it.
+    """Looks at the file whenever it is told to, which is cheaper than watching it.
 
     `kept` is where the last good one is copied to, so that a daemon which starts beside a bad edit
     can show what is running. InventoryError where there never was a good one.
@@ -20,19 +21,24 @@ class InventoryFile:
     def __init__(self, path: Path, kept: Path) -> None:
         self._path, self._kept = path, kept
         self._stamp = self._look()
-        self.error: str | None = None
-        """Why the newest edit is not used, every problem on a line; None where it is."""
+        self._refusal: UsageError | None = None
+        self._reading = asyncio.Lock()
         try:
             self._inventory = read_apart(path)
         except InventoryError as exc:
             if not kept.exists():
                 raise
             self._inventory = read_apart(path, kept.read_bytes())
-            self.error = str(exc)
+            self._refusal = exc
+
+    @property
+    def error(self) -> str | None:
+        """Why the newest edit is not used, every problem on a line; None where it is."""
+        return None if self._refusal is None else str(self._refusal)
 
     def keep(self) -> None:
         """Copy what is read now, once its state folder is there; a full disk ends nothing."""
-        if self.error is not None:
+        if self._refusal is not None:
             return
         fresh = self._kept.with_suffix(".new")
         try:
@@ -41,27 +47,44 @@ class InventoryFile:
         except OSError as exc:
             logger.warning("inventory.not_kept", extra={"why": str(exc)})
 
+    async def refresh(self, *, again: bool = False) -> None:
+        """Read the file where it was edited; `again` also where the newest edit is refused.
+
+        A folder that it names may be there by now. What reads it is not this loop, which it would
+        hold for a third of a second.
+        """
+        if not self._is_due(again):
+            return
+        async with self._reading:
+            if self._is_due(again):
+                await self._read()
+
     def current(self) -> Inventory:
-        """The newest good inventory."""
-        stamp = self._look()
-        if stamp != self._stamp:
-            self._stamp = stamp
-            try:
-                self._inventory = read_apart(self._path)
-                self.error = None
-                logger.info("inventory.read", extra={"digest": self._inventory.digest})
-                self.keep()
-            except (UsageError, OSError) as exc:
-                self.error = str(exc)
-                logger.warning("inventory.refused", extra={"problems": self.error})
+        """The newest good inventory, as of the last `refresh`."""
         return self._inventory
 
     def checked(self) -> Inventory:
         """The newest good inventory; raises what is wrong with the file, if something is."""
-        inventory = self.current()
-        if self.error is not None:
-            return read_apart(self._path)
-        return inventory
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
+        return self._inventory
+
+    def _is_due(self, again: bool) -> bool:
+        return self._look() != self._stamp or (again and self._refusal is not None)
+
+    async def _read(self) -> None:
+        stamp = self._look()
+        try:
+            self._inventory = await asyncio.to_thread(read_apart, self._path)
+        except UsageError as exc:
+            if str(exc) != self.error:
+                logger.warning("inventory.refused", extra={"problems": str(exc)})
+            self._refusal = exc
+        else:
+            self._refusal = None
+            logger.info("inventory.read", extra={"digest": self._inventory.digest})
+            self.keep()
+        self._stamp = stamp
 
     def _look(self) -> tuple[int, int] | None:
         try:

@@ -1,0 +1,84 @@
+"""The inventory of a living daemon: an edit is read beside the loop, a bad one is told."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orchestrator.core.errors import UsageError
+from orchestrator.daemon.inventory_file import InventoryFile
+
+GOOD = "version: 1\nhosts: {here: {transport: local}}\ntargets: {one: {host: here}}\n"
+JOB = "jobs:\n  train: {target: one, workdir: /srv/w, command: 'true', package: package}\n"
+
+
+def opened(folder: Path, text: str = GOOD) -> InventoryFile:
+    """A daemon's file, as it was when it began."""
+    path = folder / "inventory.yaml"
+    path.write_text(text)
+    return InventoryFile(path, folder / "kept.yaml")
+
+
+async def test_an_edit_is_read_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    """While hundreds of targets are read anew, the loop goes on with everything else."""
+    file = opened(tmp_path)
+    more = "".join(f"  t{number}: {{host: here}}\n" for number in range(300))
+    (tmp_path / "inventory.yaml").write_text(
+        GOOD.replace("{one: {host: here}}", "\n  one: {host: here}") + more
+    )
+    reading, turns = asyncio.ensure_future(file.refresh()), 0
+    while not reading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+        assert len(file.current().targets) in (1, 301)
+    await reading
+    assert len(file.current().targets) == 301
+    assert turns > 10
+
+
+async def test_those_who_ask_at_once_wait_for_one_reading(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twenty requests behind one edit all get it, and it is read once."""
+    file = opened(tmp_path)
+    (tmp_path / "inventory.yaml").write_text(GOOD.replace("one", "two"))
+    with caplog.at_level("INFO"):
+        await asyncio.gather(*(file.refresh() for _ in range(20)))
+    assert list(file.current().targets) == ["two"]
+    assert [record.msg for record in caplog.records] == ["inventory.read"]
+
+
+async def test_a_bad_edit_keeps_the_last_good_one_and_is_told(tmp_path: Path) -> None:
+    """What was read last stays; whoever wants to act is told what is wrong."""
+    file = opened(tmp_path)
+    (tmp_path / "inventory.yaml").write_text("nonsense: [")
+    await file.refresh()
+    assert list(file.current().targets) == ["one"]
+    assert file.error is not None
+    with pytest.raises(UsageError):
+        file.checked()
+    (tmp_path / "inventory.yaml").write_text(GOOD)
+    await file.refresh()
+    assert list(file.checked().targets) == ["one"]
+
+
+async def test_an_inventory_that_went_away_is_told_as_that(tmp_path: Path) -> None:
+    """Its path and the system's word for it; what was read last stays."""
+    file = opened(tmp_path)
+    (tmp_path / "inventory.yaml").unlink()
+    await file.refresh()
+    assert "inventory.yaml could not be read: No such file" in str(file.error)
+    assert list(file.current().targets) == ["one"]
+
+
+async def test_a_refused_one_is_read_again_for_whoever_acts(tmp_path: Path) -> None:
+    """The folder that it names is there by now, and the file is as it was."""
+    file = opened(tmp_path)
+    (tmp_path / "inventory.yaml").write_text(GOOD + JOB)
+    await file.refresh()
+    assert "package" in str(file.error)
+    (tmp_path / "package").mkdir()
+    await file.refresh()
+    assert file.error is not None
+    await file.refresh(again=True)
+    assert list(file.checked().jobs) == ["train"]
