@@ -37,6 +37,9 @@ NOT_STORED = "output_not_stored"
 READ_TO = "read_to"
 """Key among a run's metrics: attempt and offset up to which its output was read, by any daemon."""
 
+READ_BY = "read_by"
+"""Likewise, in a shared fleet: machine and state folder of the daemon that read it last."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -68,7 +71,7 @@ class Reader:
             rules=rules,
         )
         self._progress = Progress(store, run, job.watch, clock, self.vigil)
-        self._read_before = _read_before(run)
+        self._read_before = read_to(run)
         self._rereads = self.log_offset < self._read_before
         self.told_of: Callable[[], frozenset[str]] = frozenset
         """Fingerprints that incidents stand for: found again in what was read before, no news."""
@@ -154,8 +157,10 @@ class Reader:
     async def persist(self) -> None:
         """Keep the tally in the store."""
         self._persisted_at = self._clock.monotonic()
-        read_to = max(self.log_offset, self._read_before)
-        self.tally.metrics[READ_TO] = f"{self._run.attempt}:{read_to}"
+        end = max(self.log_offset, self._read_before)
+        self.tally.metrics[READ_TO] = f"{self._run.attempt}:{end}"
+        if self._store.leases is not None:
+            self.tally.metrics[READ_BY] = self._store.place
         try:
             await self._store.runs.update(self._run.id, **self.tally.to_json())
         except StoreError as error:
@@ -217,6 +222,13 @@ class Reader:
             await self.persist()
 
 
-def _read_before(run: Run) -> int:
+def read_to(run: Run) -> int:
+    """Up to where the output of the newest attempt was read, by any daemon."""
     attempt, _, offset = str(run.metrics.get(READ_TO, "")).partition(":")
     return int(offset) if attempt == str(run.attempt) and offset.isdigit() else 0
+
+
+def place_of(run: Run) -> str | None:
+    """Where the daemon is that read its output last, by machine and state folder."""
+    place = run.metrics.get(READ_BY)
+    return place if isinstance(place, str) else None

@@ -122,6 +122,8 @@ class RunView(TypedDict):
     metrics: dict[str, Any]
     output_at: float | None
     log_bytes: int
+    log_at: NotRequired[str]
+    """Machine and state folder of the daemon that has the output, where it is not here."""
     detached: bool
     forced: bool
     group: str | None

@@ -173,6 +173,8 @@ def run_lines(run: Mapping[str, Any], moment: float) -> list[str]:
         "folder": run["directory"],
         "incident": run["incident"] or "-",
     }
+    if place := run.get("log_at"):
+        rows["output"] += f"; the rest is at {place}, and comes from the target when asked"
     lines = [f"{run['id']}{'  (forced)' if run['forced'] else ''}"]
     lines += [f"  {key:<9}{value}" for key, value in rows.items()]
     if run["verdict"] and run["verdict"].get("crash"):

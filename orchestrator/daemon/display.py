@@ -13,6 +13,7 @@ from orchestrator.core.model import Incident, LinkState, Run
 from orchestrator.daemon.board import Bell, Board
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.views import incident_view, run_view
+from orchestrator.reading import place_of, read_to
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
@@ -113,10 +114,9 @@ class Display:
         link, seen_at = self._fleet.named(run.target)
         if not self._drives(run.host) and (shown := self._board.view("targets", run.target)):
             link, seen_at = LinkState(shown["link"]), shown["seen_at"]
-        return run_view(
-            run,
-            link=link,
-            seen_at=seen_at,
-            log_bytes=self._store.logs.end(run.id, max(run.attempt, 1)),
-            detached=detached,
-        )
+        log_bytes = self._store.logs.end(run.id, max(run.attempt, 1))
+        view = run_view(run, link=link, seen_at=seen_at, log_bytes=log_bytes, detached=detached)
+        place = place_of(run)
+        if place not in (None, self._store.place) and run.state.ended and log_bytes < read_to(run):
+            view["log_at"] = str(place)
+        return view

@@ -14,12 +14,13 @@ from orchestrator.clock import Clock
 from orchestrator.core.model import Inventory
 from orchestrator.daemon import logs
 from orchestrator.daemon.board import Board
-from orchestrator.daemon.covering import Cover
 from orchestrator.daemon.coming_back import ComingBack
+from orchestrator.daemon.covering import Cover
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.deploy_looks import DeployLooks
 from orchestrator.daemon.duties import Duties
 from orchestrator.daemon.environment import Environment, wanted_names
+from orchestrator.daemon.fetching import Fetching
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.footing import Footing
 from orchestrator.daemon.installed import InstalledCode
@@ -76,6 +77,7 @@ class Parts:
     crew: Crew
     leasing: Leasing
     passing: Passing
+    fetching: Fetching
     code: InstalledCode
     started_at: float
     ending: asyncio.Event
@@ -150,6 +152,14 @@ class Parts:
             )
             passing = Passing(store.requests, leasing, clock, location.socket)
             back = ComingBack(file, store)
+            fetching = Fetching(
+                store=store,
+                fleet=fleet,
+                leasing=leasing,
+                file=file,
+                environment=environment,
+                clock=clock,
+            )
             rebuilding = Rebuilding(
                 clock=clock, file=file, store=store, fleet=fleet, crew=crew, back=back
             )
@@ -175,6 +185,7 @@ class Parts:
                 crew=crew,
                 leasing=leasing,
                 passing=passing,
+                fetching=fetching,
                 code=InstalledCode(Path(__file__).parents[1], clock),
                 packages=Packages.of(location.state_folder),
                 looks=looks,

@@ -101,6 +101,7 @@ async def gpus(parts: Parts, words: str) -> Message:
 async def metrics(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     """GET /v1/runs/RUN/metrics: one object a step, as the program wrote or printed them."""
     run = await parts.store.runs.find(words)
+    await parts.fetching.have(run)
     since = number(query, "since_step")
     found = []
     for line in points.lines_of(parts.store.metrics, run.id, METRICS_BYTES):
@@ -121,6 +122,7 @@ async def log_range(parts: Parts, words: str, query: Mapping[str, str]) -> LogRa
     """GET /v1/runs/RUN/log: raw bytes as they were stored."""
     run = await parts.store.runs.find(words)
     attempt = asked_attempt(run, query)
+    await parts.fetching.have(run)
     logs = parts.store.logs
     size = logs.end(run.id, attempt)
     tail = number(query, "tail")

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from orchestrator.api import messages
 from orchestrator.core.model import GpuSample, Incident, LinkState, Run, Target
 from orchestrator.daemon import nodes
-from orchestrator.reading import READ_TO
+from orchestrator.reading import READ_BY, READ_TO
 
-_OWN_KEYS = frozenset({"output_at", READ_TO})
+_OWN_KEYS = frozenset({"output_at", READ_TO, READ_BY})
 """Among a run's metrics, and none of the program's."""
 
 

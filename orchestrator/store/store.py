@@ -12,6 +12,7 @@ Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (th
 """
 
 import asyncio
+import socket
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,8 @@ class Store:
     ) -> None:
         self._clock = clock
         self._worker = Worker(engine)
+        self.place = f"{socket.gethostname()}:{folder}"
+        """Where the files of this store are."""
         self.name = name
         """Which database it is, without a secret."""
         shared = engine.dialect.name == POSTGRES

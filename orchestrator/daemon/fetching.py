@@ -1,0 +1,174 @@
+"""The output of a run that another daemon saw end: from its target, once somebody asks for it.
+
+Owns what is missing here, and the sentence where it cannot be had. Nothing is detected or decided
+by what comes: that was done when the run ended.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import OrchError, StoreError, Unreachable
+from orchestrator.core.events import Exited, LogBytes, LogGap, MetricLines, RelayGone
+from orchestrator.core.model import Attempt, Job, Run
+from orchestrator.core.parse.masking import Mask
+from orchestrator.daemon.adopted import job_of
+from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.leasing import Leasing
+from orchestrator.link.link import Link
+from orchestrator.link.probe_channel import CallFailed
+from orchestrator.observe.follow import Follower, follow
+from orchestrator.reading import place_of, read_to
+from orchestrator.store import points
+from orchestrator.store.store import Store
+
+WAITED_S = 40.0
+"""A client waits for a minute; what is longer goes on, and is there the next time."""
+
+logger = logging.getLogger(__name__)
+
+
+class Fetching:
+    """What of ended runs is still with others."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        fleet: Fleet,
+        leasing: Leasing,
+        file: InventoryFile,
+        environment: Environment,
+        clock: Clock,
+    ) -> None:
+        self._store, self._fleet, self._leasing = store, fleet, leasing
+        self._file, self._environment, self._clock = file, environment, clock
+        self._settled: dict[tuple[str, int], str | None] = {}
+        """Attempts that were asked for: None, or why nothing more can be had."""
+        self._tasks: dict[tuple[str, int], asyncio.Task[str | None]] = {}
+
+    async def have(self, run: Run) -> None:
+        """Wait until the output of an ended run is here; OrchError where none of it can be had.
+
+        What is here of an attempt whose rest is gone ends in a gap of the size that is missing.
+        """
+        if not (run.state.ended and self._leasing.shared and self._leasing.drives(run.host)):
+            return
+        if place_of(run) in (None, self._store.place):
+            return
+        for attempt in await self._store.runs.attempts(run.id):
+            key = (run.id, attempt.number)
+            if key not in self._settled and self._is_missing(run, attempt.number):
+                await self._wait_for(run, attempt)
+            lost = self._settled.get(key)
+            if lost is not None and not self._store.logs.end(*key):
+                raise OrchError(lost, remedy=_remedy(run))
+
+    def _is_missing(self, run: Run, attempt: int) -> bool:
+        if attempt == run.attempt:
+            return self._store.logs.end(run.id, attempt) < read_to(run)
+        # How long an earlier attempt became nobody noted: its target is asked.
+        return True
+
+    async def _wait_for(self, run: Run, attempt: Attempt) -> None:
+        key = (run.id, attempt.number)
+        task = self._tasks.get(key)
+        if task is None:
+            task = asyncio.create_task(self._fetched(run, attempt), name=f"fetch {run.id}")
+            self._tasks[key] = task
+        if not (await asyncio.wait({task}, timeout=WAITED_S))[0]:
+            here = self._store.logs.end(*key)
+            raise OrchError(
+                f"The output of {run.id} is being fetched from {run.target}: {here} bytes so far.",
+                remedy="Ask again in a moment.",
+            )
+        self._tasks.pop(key, None)
+        self._settled[key] = task.result()
+
+    async def _fetched(self, run: Run, attempt: Attempt) -> str | None:
+        """None once all is here, or why it never will be; Unreachable where it may be later."""
+        job = await job_of(self._store, run, self._file.current())
+        if job is None:
+            return f"{_beginning(run)}, whose target this inventory does not know."
+        link = self._fleet.link(job.target)
+        try:
+            await self._fetch(run, attempt, job, link)
+        except CallFailed as error:
+            self._note_gap(run, attempt.number)
+            return f"{_beginning(run)}, where it is no more: {error.message}"
+        except Unreachable as error:
+            raise Unreachable(
+                f"{_beginning(run)}, which cannot be reached now.",
+                target=run.target,
+                remedy=_remedy(run),
+            ) from error
+        logger.info("log.fetched", extra={"run": run.id, "attempt": attempt.number})
+        return None
+
+    async def _fetch(self, run: Run, attempt: Attempt, job: Job, link: Link) -> None:
+        store, name = self._store, job.secrets
+        secrets = tuple(value for one in name for value in self._environment.every_value(one))
+        begin, metrics_begin = (
+            store.logs.end(run.id, attempt.number),
+            store.metrics.end(run.id, points.WRITTEN),
+        )
+        follower = await follow(
+            link,
+            replace(run, attempt=attempt.number),
+            attempt.directory,
+            clock=self._clock,
+            log_offset=begin,
+            metrics_offset=metrics_begin,
+            linked=job.adopts is not None and job.adopts.what.isdigit(),
+        )
+        try:
+            await self._keep(run, attempt.number, follower, secrets)
+        finally:
+            await follower.close()
+            store.logs.close(run.id, attempt.number)
+            store.metrics.close(run.id, points.WRITTEN)
+
+    async def _keep(
+        self, run: Run, attempt: int, follower: Follower, secrets: tuple[str, ...]
+    ) -> None:
+        logs, metrics = self._store.logs, self._store.metrics
+        printed, measured = Mask(secrets), Mask(secrets)
+        async for event in follower:
+            match event:
+                case LogBytes():
+                    covered = printed.cover(event.offset, event.data)
+                    logs.append(run.id, attempt, event.offset, covered, event.at)
+                    await follower.stored(event)
+                case LogGap():
+                    logs.gap(run.id, attempt, event.offset, event.end - event.offset)
+                    await follower.stored(event)
+                case MetricLines():
+                    covered = measured.cover(event.offset, event.data)
+                    metrics.append(run.id, points.WRITTEN, event.offset, covered, event.at)
+                    await follower.stored(event)
+                case Exited() | RelayGone():
+                    return
+                case _:
+                    pass
+
+    def _note_gap(self, run: Run, attempt: int) -> None:
+        """Of what is here in part, the rest is a gap of known size."""
+        end, known = self._store.logs.end(run.id, attempt), read_to(run)
+        if attempt != run.attempt or not 0 < end < known:
+            return
+        try:
+            self._store.logs.gap(run.id, attempt, end, known - end)
+        except (OSError, StoreError) as error:
+            logger.warning("gap.not_stored", extra={"run": run.id, "why": str(error)})
+
+
+def _beginning(run: Run) -> str:
+    return f"The output of {run.id} is not here, since another daemon saw it end on {run.target}"
+
+
+def _remedy(run: Run) -> str:
+    place = place_of(run)
+    return f"That daemon has it: {place}." if place else "The daemon that saw it end has it."

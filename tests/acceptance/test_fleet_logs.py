@@ -1,0 +1,73 @@
+"""The output of a run that another daemon saw end: fetched from the target, or said where it is."""
+
+import os
+import shutil
+import signal
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import MakeOrch, Orch
+from tests.acceptance.fleet import SLACK_S, TAKEN_OVER_WITHIN_S, client, is_driver, lines, three
+from tests.lab.postgres import Postgres
+
+pytestmark = [pytest.mark.xdist_group("pg"), pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def succeeded(
+    make_orch: MakeOrch,
+    postgres: Postgres,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Orch:
+    """The daemon that took over from one that was killed after its two runs had ended."""
+    first, second, _ = three(make_orch, postgres, short_folder, monkeypatch)
+    for orch in (first, second):
+        orch("daemon", "start")
+    for number in (1, 2):
+        first("run", "--detach")
+        first.until(lambda number=number: lines(first, f"dflash-{number}") > 2000)
+        (short_folder / "finish").touch()
+        first.until(
+            lambda number=number: first.json("show", f"dflash-{number}")["state"] == "finished"
+        )
+        (short_folder / "finish").unlink()
+    os.kill(first.json("daemon", "status")["pid"], signal.SIGKILL)
+    second.until(lambda: is_driver(second), timeout_s=TAKEN_OVER_WITHIN_S + SLACK_S)
+    return second
+
+
+def test_what_is_still_on_the_target_comes_whole(succeeded: Orch) -> None:
+    """`show` says where it is; `logs` and a bundle have every byte, the metrics too."""
+    for run in ("dflash-1", "dflash-2"):
+        shown = succeeded.json("show", run)
+        assert shown["log_bytes"] == 0
+        assert "/orch/" in shown["log_at"]
+        assert f"the rest is at {shown['log_at']}" in succeeded("show", run).stdout
+        written = (Path(shown["directory"]) / "attempt-1" / "output.log").read_bytes()
+        assert client(succeeded).log(run).content == written
+        after = succeeded.json("show", run)
+        assert (after["log_bytes"], after.get("log_at")) == (len(written), None)
+    assert bundled(succeeded, "dflash-2")["log/attempt-1-tail.txt"].endswith("end\r\n")
+
+
+def test_what_is_gone_is_said_with_its_place(succeeded: Orch) -> None:
+    """The run's folder was removed: a sentence that names the daemon which has the output."""
+    shown = succeeded.json("show", "dflash-1")
+    shutil.rmtree(shown["directory"])
+    said = succeeded("logs", "dflash-1", check=1).stderr
+    assert "another daemon saw it end on local, where it is no more" in said
+    assert f"That daemon has it: {shown['log_at']}" in said
+    assert shown["log_at"] in bundled(succeeded, "dflash-1")["log/missing.txt"]
+
+
+def bundled(orch: Orch, run: str) -> dict[str, Any]:
+    """The texts of a run's bundle, by name within it."""
+    path = orch.folder / f"{run}.tar.gz"
+    orch("bundle", run, "-o", str(path))
+    with tarfile.open(path) as archive:
+        files = {one.name.partition("/")[2]: archive.extractfile(one) for one in archive}
+        return {name: file.read().decode() for name, file in files.items() if file is not None}
