@@ -11,7 +11,7 @@ fleet.py        one link for each target, its GPUs, its state; machines.py the h
 crew.py         one supervisor for each run that lives; display.py what is shown of them
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py
-                asks and answers it through the database, moving.py brings a host over
+                asks and answers it through the database, moving.py brings a host over,
                 fetching.py gets the output of runs that another one saw end
 rebuilding.py   runs come back from their targets after a lost database; coming_back.py whoever
                 asks meanwhile waits; numbering.py no number is used again
