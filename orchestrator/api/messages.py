@@ -48,7 +48,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
                                          stream: suspects{releases, next}, repeat's, judged{release, bad, RATE},
                                          found{release, good, bad}
     POST /v1/prune {dry_run, run_age_s}  {dry_run, targets: [{job, target, releases: [digest], runs: [{name, bytes}],
-                                         error}], logs: [run], log_bytes, rows, code: [digest]}
+                                         sessions: [name], error}], logs: [run], log_bytes, rows, code: [digest]}
     GET  /v1/cache?job=JOB               {targets: [{job, target, error, cold_start_s, made_with, now: [{kind, path,
                                          bytes, files}], saved: [KEPT], fits}]}    cold_start_s: launch to first step
                                          of the last run with empty caches; fits: name of the one to restore

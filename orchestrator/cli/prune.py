@@ -38,6 +38,7 @@ def _lines(said: Mapping[str, Any]) -> Iterator[str]:
         )
         yield from (f"  release {digest}" for digest in one["releases"])
         yield from (f"  run {run['name']}  {output.size(run['bytes'])}" for run in one["runs"])
+        yield from (f"  tmux session {name}, which has ended" for name in one["sessions"])
     yield f"here: {_count(said['logs'], 'log')} ({output.size(said['log_bytes'])}) {goes}"
     yield from (f"  log of {run}" for run in said["logs"])
 

@@ -41,10 +41,10 @@ async def _target(parts: Parts, job: Job, age_s: float, dry_run: bool) -> Messag
         return {
             **said,
             "releases": await _releases(parts, job, dry_run),
-            "runs": await _runs(parts, job, job.target, age_s, dry_run),
+            **await _runs(parts, job, job.target, age_s, dry_run),
         }
     except OrchError as error:
-        return {**said, "releases": [], "runs": [], "error": str(error)}
+        return {**said, "releases": [], "runs": [], "sessions": [], "error": str(error)}
 
 
 async def _releases(parts: Parts, job: Job, dry_run: bool) -> list[str]:
@@ -65,21 +65,24 @@ async def _releases(parts: Parts, job: Job, dry_run: bool) -> list[str]:
     ]
 
 
-async def _runs(
-    parts: Parts, job: Job, target: Target, age_s: float, dry_run: bool
-) -> list[Message]:
-    """Folders of old runs on the target; their logs are kept here for as long as retention says."""
+async def _runs(parts: Parts, job: Job, target: Target, age_s: float, dry_run: bool) -> Message:
+    """Folders and dead tmux sessions of old runs on the target; logs go by retention, here."""
     names = [
         run.directory.rpartition("/")[2]
         for run in await parts.store.runs.list(job=job.name)
         if run.target == target.name and _is_old(parts, run, age_s)
     ]
     if not names:
-        return []
+        return {"runs": [], "sessions": []}
     answer = await parts.fleet.link(target).call(
-        "runs_prune", timeout_s=_WITHIN_S, workdir=job.workdir, names=names, dry_run=dry_run
+        "runs_prune",
+        timeout_s=_WITHIN_S,
+        workdir=job.workdir,
+        names=names,
+        dry_run=dry_run,
+        socket=target.tmux_socket,
     )
-    return list(answer["removed"])
+    return {"runs": list(answer["removed"]), "sessions": list(answer["sessions"])}
 
 
 def _is_old(parts: Parts, run: Run, age_s: float) -> bool:

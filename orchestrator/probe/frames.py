@@ -70,7 +70,8 @@ Ops of a call (args -> value)
              provenance}]}
     release_switch {workdir, digest} -> {current, before, path, release}
     release_prune  {workdir, keep, protect} -> {removed, kept, environments}
-    runs_prune  {workdir, names, dry_run} -> {removed:[{name, bytes}], in_use:[name]}
+    runs_prune  {workdir, names, dry_run, socket} -> {removed:[{name, bytes}], in_use:[name],
+             sessions:[name]}
     runs_known  {workdir, names} -> {runs:[{name, attempts:[{number, attempt, exit}]}]}
              the records as they lie there
     runs_highest {workdir, job} -> {number}      of all runs of the job that have a folder there; 0

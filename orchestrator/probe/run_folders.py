@@ -1,4 +1,5 @@
-"""Ops on the folders of runs: `runs_prune` removes those that have ended, `runs_known` reads them.
+"""Ops on runs' folders: `runs_prune` removes those that have ended with what tmux still shows of
+them, `runs_known` reads them.
 
 Owns which of them is in use, and so is never removed. Only what the caller names is looked at:
 other daemons may have runs in the same working folder. `runs_highest` says which numbers all of
@@ -17,6 +18,7 @@ from . import procfs
 from .errors import OpError
 from .files import read_record
 from .names import ATTEMPT_FILE, EXIT_FILE
+from .tmux import Tmux
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,18 +31,40 @@ _ATTEMPT = "attempt-"
 
 
 def prune(args: Args, _progress: Progress) -> Args:
-    """Remove the named folders below `runs`; with `dry_run` only say what would go."""
+    """Remove the named folders below `runs`, and dead sessions of theirs on tmux's `socket`.
+
+    With `dry_run` only say what would go.
+    """
     root = os.path.realpath(os.path.join(args["workdir"], "runs"))
     names = [_checked(name) for name in args["names"]]
     there = [name for name in names if os.path.isdir(os.path.join(root, name))]
     used = _in_use(root)
     going = [name for name in there if name not in used]
     found = [{"name": name, "bytes": _size(os.path.join(root, name))} for name in going]
+    server = Tmux(args.get("socket")) if shutil.which("tmux") else None
+    sessions = _dead_sessions(server, root, set(names) - used) if server is not None else []
     if not args.get("dry_run"):
+        if server is not None:
+            for name in sessions:
+                server.run("kill-session", "-t", f"={name}")
         _sweep(root)
         for name in going:
             _discard(root, name)
-    return {"removed": found, "in_use": [name for name in there if name in used]}
+    in_use = [name for name in there if name in used]
+    return {"removed": found, "in_use": in_use, "sessions": sessions}
+
+
+def _dead_sessions(server: Tmux, root: str, names: set[str]) -> list[str]:
+    """Of the named runs, whether or not their folders are there still; none that is shared."""
+    return [
+        one.name
+        for one in server.sessions()
+        if one.dead
+        and not one.shared
+        and one.attempt_dir is not None
+        and os.path.dirname(os.path.dirname(os.path.realpath(one.attempt_dir))) == root
+        and os.path.basename(os.path.dirname(os.path.realpath(one.attempt_dir))) in names
+    ]
 
 
 def known(args: Args, _progress: Progress) -> Args:

@@ -4,11 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.acceptance.conftest import PLAYED, MakeOrch, Orch, local_job
+from tests.conftest import TmuxCall
 
 Story = Callable[..., Orch]
 
 
-def test_old_releases_and_run_folders_go(make_orch: MakeOrch, short_folder: Path) -> None:
+def test_old_releases_and_run_folders_go(
+    make_orch: MakeOrch, short_folder: Path, tmux: TmuxCall
+) -> None:
     """`keep` releases stay, and the one that a live run works in; its run folder stays too."""
     package = short_folder / "played"
     package.mkdir()
@@ -45,3 +48,6 @@ def test_old_releases_and_run_folders_go(make_orch: MakeOrch, short_folder: Path
     assert orch.json("show", "@1")["state"] == "running"
     assert "step 1 " in orch("logs", "dflash-1").stdout  # the log is kept here
     orch("stop", "@1")
+    shown = orch("prune", "--older-than", "1ms").stdout
+    assert "tmux session dflash, which has ended" in shown
+    assert not tmux("list-sessions", check=False).stdout.strip()

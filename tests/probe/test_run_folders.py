@@ -30,7 +30,7 @@ def workdir(tmp_path: Path) -> Path:
 def test_named_folders_go_and_others_stay(workdir: Path) -> None:
     """A dry run only says what would go; names that are not there are no error."""
     said = pruned(workdir, "a-1.x", "gone", dry_run=True)
-    assert said == {"removed": [{"name": "a-1.x", "bytes": 1000}], "in_use": []}
+    assert said == {"removed": [{"name": "a-1.x", "bytes": 1000}], "in_use": [], "sessions": []}
     assert len(list((workdir / "runs").iterdir())) == 3
     assert pruned(workdir, "a-1.x", "gone") == said
     assert sorted(path.name for path in (workdir / "runs").iterdir()) == ["a-2.y", "a-3.z"]
@@ -50,7 +50,7 @@ def test_folder_of_a_living_program_stays(workdir: Path) -> None:
         ) as living:
             assert living.stdout is not None
             living.stdout.readline()
-            assert pruned(workdir, "a-2.y") == {"removed": [], "in_use": ["a-2.y"]}
+            assert pruned(workdir, "a-2.y") == {"removed": [], "in_use": ["a-2.y"], "sessions": []}
     assert pruned(workdir, "a-2.y")["removed"] != []
 
 

@@ -1,6 +1,7 @@
 """Which tmux session a launch may take, and that a launch happens once."""
 
 import json
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,27 @@ def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run):
         (a_run.job, other.run, other.uid, False)
     ]
     probe.call("end", **other.end())
+
+
+def test_a_dead_session_goes_with_its_runs_folder(probe: Driver, a_run: Run):
+    """Though the folder went before; what lives, and what is not named, stays."""
+    gone = Run(a_run.root, job="gone", number=1)
+    living = Run(a_run.root, job="living", number=1)
+    for run in (a_run, gone):
+        probe.call("launch", **run.spec("true"))
+        probe.call("watch", **run.watch())
+        probe.kind("exit")
+    probe.call("launch", **living.spec("sleep", "100"))
+    folders = {run.job: run.directory for run in (gone, living)}
+    wanted = {"workdir": str(folders["gone"].parent.parent)}
+    wanted["names"] = [folder.name for folder in folders.values()]
+    planned = probe.call("runs_prune", **wanted, dry_run=True)
+    assert planned["sessions"] == ["gone"]
+    shutil.rmtree(folders["gone"])
+    assert probe.call("runs_prune", **wanted)["sessions"] == ["gone"]
+    left = {one["name"] for one in probe.call("sessions")["sessions"]}
+    assert left == {"job", "living"}
+    probe.call("end", **living.end())
 
 
 def test_a_pane_that_somebody_opened_beside_a_run_is_theirs(
