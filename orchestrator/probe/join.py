@@ -5,7 +5,7 @@ The readers of text are pure; `place_of` and `run_of` feed them from /proc.
 
 import os
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from . import procfs
 from .engines import name_of
@@ -21,8 +21,7 @@ _CONTAINER = re.compile(
 _GENERATIONS = 32
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a PID is; both None on the host itself."""
 
     container: str | None
@@ -77,8 +76,7 @@ def place_of(pid: int) -> Place:
     return Place(name_of(container), innermost_pid(status))
 
 
-@dataclass(frozen=True)
-class Belongs:
+class Belongs(NamedTuple):
     """The run that a PID is of; both None where it is of none."""
 
     run: str | None

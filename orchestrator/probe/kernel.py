@@ -16,9 +16,9 @@ from .census import NOBODY, Census
 from .engines import name_of
 from .errors import Refused
 from .frames import Frame
+from .names import KERNEL_LOG
 from .ops import Progress
 
-DEVICE = "/dev/kmsg"
 RECORD_BYTES = 8192
 MOST_RECORDS = 1_000_000
 MOST_LINES = 2000
@@ -96,7 +96,7 @@ def _whom(text: str, *, fresh: bool) -> Frame:
 
 def _open() -> int:
     try:
-        fd = os.open(DEVICE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
         raise _unreadable(exc) from exc
     try:
@@ -113,7 +113,7 @@ def _open() -> int:
 
 def _unreadable(exc: OSError) -> Refused:
     return Refused(
-        f"{DEVICE} cannot be read here: {exc.strerror}.",
+        f"{KERNEL_LOG} cannot be read here: {exc.strerror}.",
         remedy="Let orch reach the host itself, as root, to see Xid and OOM kills.",
     )
 

@@ -31,6 +31,8 @@ ADOPTION_FILE = "adoption.json"
 SCROLLBACK_FILE = "scrollback"
 """What tmux still had of a pane when it was adopted."""
 
+KERNEL_LOG = "/dev/kmsg"
+
 POKE_FIFO = "poke"
 """The relay writes a byte here where its own writes would not be seen in time (pace.py)."""
 

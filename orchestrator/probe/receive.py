@@ -23,7 +23,7 @@ def main(words: list[str]) -> None:
         sys.exit(1)
     _say("have")
     serve = ["serve", "--generation", generation, "--key", key]
-    os.execv(sys.executable, [sys.executable, "-E", path, *serve])  # noqa: S606  argv only
+    os.execv(sys.executable, [sys.executable, "-I", "-S", path, *serve])  # noqa: S606  argv only
 
 
 def _say(words: str) -> None:

@@ -10,7 +10,7 @@ import selectors
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import procfs
 from .calls import Calls, op_of
@@ -18,10 +18,13 @@ from .clean_env import clean_own_environment
 from .errors import BadCall, Refused
 from .fence import Fence, Fenced
 from .frames import SILENCE_LIMIT_S, VERSION, Frame
-from .kernel import DEVICE, KernelLog
 from .lock import take
+from .names import KERNEL_LOG
 from .watches import Watches
 from .wire import Wire
+
+if TYPE_CHECKING:
+    from .kernel import KernelLog
 
 NO_DRIVER_TIMES = 15
 """So many times as seldom is looked for GPUs where there is no driver of them."""
@@ -81,7 +84,7 @@ class Probe:
         )
         self._calls = Calls(self._selector, self._wire.send, fence.check)
         self._watches = Watches(self._selector, self._wire.send)
-        self._kernel = KernelLog(self._selector, self._wire.send)
+        self._kernel: KernelLog | None = None
         self._gpu_interval_s = 0.0
         self._gpu_next = 0.0
         self._gpu_sampling = False
@@ -89,7 +92,7 @@ class Probe:
         self._own_ops: dict[str, Callable[[Frame], None]] = {
             "watch": self._watches.add,
             "unwatch": lambda args: self._watches.remove(args["watch"]),
-            "kernel": self._kernel.follow,
+            "kernel": self._follow_kernel,
         }
 
     def greet(self) -> None:
@@ -106,7 +109,7 @@ class Probe:
                 "tmux": _tmux_version(),
                 "generation": self._generation,
                 "time": time.time(),
-                "features": ["kernel"] if os.access(DEVICE, os.R_OK) else [],
+                "features": ["kernel"] if os.access(KERNEL_LOG, os.R_OK) else [],
             }
         )
         self._wire.flush()
@@ -124,7 +127,8 @@ class Probe:
             self._watches.pump(lambda: self._wire.congested)
             self._wire.flush()
         self._watches.clear()
-        self._kernel.stop()
+        if self._kernel is not None:
+            self._kernel.stop()
 
     def _wait_s(self) -> float:
         if self._watches.ready and not self._wire.congested:
@@ -163,6 +167,14 @@ class Probe:
             self._calls.fail(call, exc)
         else:
             self._calls.succeed(call, {})
+
+    def _follow_kernel(self, args: Frame) -> None:
+        if self._kernel is None:
+            # Few probes are asked, and each start of one would pay for its patterns.
+            from .kernel import KernelLog
+
+            self._kernel = KernelLog(self._selector, self._wire.send)
+        self._kernel.follow(args)
 
     def _sample_gpus(self, now: float) -> None:
         due = self._gpu_interval_s and now >= self._gpu_next and not self._gpu_sampling

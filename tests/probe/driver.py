@@ -63,7 +63,17 @@ class Driver:
         key: str = "test",
         acknowledge: bool = True,
     ) -> None:
-        argv = [python, "-E", str(pyz), "serve", "--generation", str(generation), "--key", key]
+        argv = [
+            python,
+            "-I",
+            "-S",
+            str(pyz),
+            "serve",
+            "--generation",
+            str(generation),
+            "--key",
+            key,
+        ]
         self.started = time.monotonic()
         self.popen = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.probe.kernel import DEVICE, parse_record
+from orchestrator.probe.kernel import parse_record
+from orchestrator.probe.names import KERNEL_LOG
 from tests.probe.driver import Driver
 
 
@@ -35,11 +36,11 @@ def test_a_record_is_taken_apart(record: str, parsed: tuple[int, float, str] | N
 @pytest.fixture
 def kernel_log() -> Path:
     """A kernel log that a test can write to."""
-    if not os.access(DEVICE, os.W_OK):
+    if not os.access(KERNEL_LOG, os.W_OK):
         if os.environ.get("CI"):
-            pytest.fail(f"CI must be able to write to {DEVICE}")
-        pytest.skip(f"{DEVICE} cannot be written here (not root)")
-    return Path(DEVICE)
+            pytest.fail(f"CI must be able to write to {KERNEL_LOG}")
+        pytest.skip(f"{KERNEL_LOG} cannot be written here (not root)")
+    return Path(KERNEL_LOG)
 
 
 def test_a_line_of_interest_is_sent_and_others_are_not(probe: Driver, kernel_log: Path):
