@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,trainer]" -c constraints.txt
+	@echo "Installing into $(VENV) what constraints.txt names; torch is the largest part of it."
+	$(BIN)/python -m pip install --disable-pip-version-check -e ".[dev,trainer]" -c constraints.txt
 	touch $(STAMP)
 
 setup: $(STAMP)

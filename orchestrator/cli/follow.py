@@ -146,16 +146,19 @@ def watch(
     tail: int | None = None,
     since: float | None = None,
     wanted: Callable[[str], bool] = lambda _: True,
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Show a run until it ends; its last view, and the incidents that opened meanwhile."""
+    scrolled: dict[str, dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Show a run until it ends; its last view. Incidents that lines came after go to `scrolled`."""
     lines = Lines(colour=output.is_coloured(sys.stdout))
     incidents: dict[str, dict[str, Any]] = {}
+    scrolled = {} if scrolled is None else scrolled
     for message in follower.messages(tail=tail, since=since):
         match message["kind"]:
             case "log":
                 for line in lines.feed(message["text"]):
                     if wanted(line):
                         screen.line(line)
+                        scrolled.update(incidents)
                 screen.unfinished(lines.unfinished)
             case "run":
                 screen.update(message["run"])
@@ -163,9 +166,10 @@ def watch(
                 screen.unfinished("")
                 for line in lines.close():
                     screen.line(line)
-                return message["run"], list(incidents.values())
+                return dict(message["run"])
             case "incident":
-                _show_incident(message["incident"], incidents, screen)
+                if _show_incident(message["incident"], incidents, screen):
+                    scrolled.pop(message["incident"]["id"], None)
             case _:
                 screen.line(_remark(message))
     raise DaemonError("The daemon never said how the run ended.")
@@ -173,15 +177,17 @@ def watch(
 
 def _show_incident(
     incident: dict[str, Any], seen: dict[str, dict[str, Any]], screen: Screen
-) -> None:
-    """Show an incident once, and again where its signature changed."""
+) -> bool:
+    """Show an incident once, and again where its signature changed; whether it was shown."""
     before = seen.get(incident["id"])
     seen[incident["id"]] = incident
-    if before is None or before["signature"] != incident["signature"]:
-        screen.line("")
-        for line in incident_lines(incident):
-            screen.line(output.harmless(line, colour=True))
-        screen.line("")
+    if before is not None and before["signature"] == incident["signature"]:
+        return False
+    screen.line("")
+    for line in incident_lines(incident):
+        screen.line(output.harmless(line, colour=True))
+    screen.line("")
+    return True
 
 
 def _remark(message: Mapping[str, Any]) -> str:
@@ -201,6 +207,14 @@ def screen_for(client: Client) -> AbstractContextManager[Screen]:
 
         return LiveScreen(client)
     return nullcontext(PlainScreen())
+
+
+def reminder_lines(incidents: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What was told of a run before the lines that hide it now, in a line each."""
+    return [
+        output.emphasis(f"  told  {output.harmless(one['title'])}  [{one['signature']}]", "1;31")
+        for one in incidents.values()
+    ]
 
 
 def summary_lines(run: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.api.client import Client
 from orchestrator.cli import output
 from orchestrator.cli.check import check_lines, refuses
-from orchestrator.cli.follow import Follower, screen_for, summary_lines, watch
+from orchestrator.cli.follow import Follower, reminder_lines, screen_for, summary_lines, watch
 from orchestrator.cli.leaving import Leaving
 from orchestrator.cli.main import INTERRUPTED
 from orchestrator.cli.reach import connect, warn_if_outdated
@@ -46,9 +46,12 @@ def followed(client: Client, launched: dict[str, Any], options: argparse.Namespa
                 f"{launched['id']} is on its way; `orch logs -f {launched['id']}` follows it"
             )
         return 0
+    scrolled: dict[str, dict[str, Any]] = {}
     try:
-        return _follow(client, launched["id"], options)
+        return _follow(client, launched["id"], options, scrolled)
     except KeyboardInterrupt:
+        if scrolled:
+            output.say("", *reminder_lines(scrolled))
         _say_how_to_come_back(launched)
         return INTERRUPTED
 
@@ -99,15 +102,20 @@ def _show(message: dict[str, Any], options: argparse.Namespace) -> None:
         output.say(stopped_text(message))
 
 
-def _follow(client: Client, run_id: str, options: argparse.Namespace) -> int:
+def _follow(
+    client: Client,
+    run_id: str,
+    options: argparse.Namespace,
+    scrolled: dict[str, dict[str, Any]],
+) -> int:
     follower = Follower(options, client, run_id)
     if options.json:
         view = _wait_silently(follower)
         output.print_json(view)
     else:
         with screen_for(client) as screen:
-            view, _ = watch(follower, screen)
-        output.say(*summary_lines(view))
+            view = watch(follower, screen, scrolled=scrolled)
+        output.say(*summary_lines(view), *reminder_lines(scrolled))
     return ENDS.get(view["state"], 1)
 
 

@@ -116,6 +116,23 @@ def test_unreachable_host_is_4(canned: CannedBackend, orch: Orch) -> None:
     assert (ran.code, ran.err) == (4, "orch: pve1 does not answer. Is it on?\n")
 
 
+def test_what_lines_have_scrolled_away_is_told_again_at_the_end(
+    canned: CannedBackend, orch: Orch
+) -> None:
+    """A thread died, the run printed on: its title stands below the summary once more."""
+    early = incident_view(id="i-1", title="A thread died")
+    canned.streams["follow"] = [
+        {"kind": "incident", "incident": early},
+        log_message(LOG),
+        {"kind": "incident", "incident": incident_view(id="i-2", title="The process died")},
+        {"kind": "end", "run": run_view()},
+    ]
+    out = orch("run").out
+    _, summary = out.split("\nrun 2 failed")
+    assert f"  told  A thread died  [{early['signature']}]" in summary
+    assert "The process died" not in summary
+
+
 def test_incident_whose_signature_changed_is_told_again(canned: CannedBackend, orch: Orch) -> None:
     """The verdict after the exit is shown again only where it says something else."""
     first = incident_view(signature="python_error", title="RuntimeError")
