@@ -297,6 +297,7 @@ HOSTILE = [
     b'{"kind":"bytes","watch":"w","stream":"other","offset":0,"data":""}\n',
     b'{"kind":"gap","watch":"w","stream":"log","offset":0}\n',
     b"x" * 9_000_000,
+    b'{"kind":"pong","n":1,"more":"' + b"x" * 9_000_000 + b'"}\n',
 ]
 
 

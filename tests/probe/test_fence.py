@@ -1,11 +1,13 @@
 """The fence: a probe whose daemon lost the host does nothing there, whatever it is asked."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orchestrator.probe.fence import Fence, Fenced
 from orchestrator.probe.frames import TOKEN_SHIFT
+from tests.probe.driver import Driver
 
 
 def fence(folder: Path, token: int, key: str = "fleet.ab12") -> Fence:
@@ -41,3 +43,15 @@ def test_the_bar_outlives_the_probe(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         fence(tmp_path, 6).raise_bar()
     fence(tmp_path, 7).raise_bar()
+
+
+def test_probes_keep_to_the_fence(start: Callable[..., Driver], folder: Path) -> None:
+    """A living probe does nothing more once a larger token was there; a late one does not begin."""
+    old = start(generation=3 << TOKEN_SHIFT, key=f"{folder.name}.one")
+    look = {"workdir": str(folder), "names": []}
+    assert old.call("runs_known", **look) == {"runs": []}
+    start(generation=4 << TOKEN_SHIFT, key=f"{folder.name}.two").call("runs_known", **look)
+    refused = old.result("runs_known", **look)
+    assert refused["error"]["type"] == "Fenced", refused
+    late = start(generation=3 << TOKEN_SHIFT, key=f"{folder.name}.three")
+    assert late.close() == 1

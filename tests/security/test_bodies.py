@@ -26,6 +26,7 @@ ROUTES = {
     "/v1/silences/x/expire": (),
     "/v1/incidents/x/ack": (),
     "/v1/runs/x/stop": ("grace_s",),
+    "/v1/hosts/here/give-up": ("to",),
     "/v1/targets/local/end-process": ("pid", "start", "command", "grace_s"),
 }
 WRONG: tuple[Any, ...] = (7, -1.5, True, "word\x1b[2J", ["a", 7], {"a": {"b": []}}, None, "")

@@ -1,14 +1,18 @@
 """`--listen`: a token always, TLS or loopback, and nothing for anybody else."""
 
+import ast
 import http.client
+import inspect
 import os
 import ssl
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchestrator.api import listening as listening_module
 from orchestrator.api.listening import checked_door
 from orchestrator.core.errors import UsageError
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
@@ -92,6 +96,29 @@ def test_socket_is_ours_alone(listening: tuple[Orch, int]) -> None:
     assert socket.stat().st_mode & 0o777 == 0o600
     assert socket.parent.stat().st_mode & 0o777 == 0o700
     assert socket.stat().st_uid == os.getuid()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a folder to another user")
+def test_a_folder_of_somebody_else_is_refused(
+    make_orch: MakeOrch, short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who owns the folder could put a socket of their own in our place: no daemon starts there."""
+    runtime = short_folder / "runtime"
+    (runtime / "orch").mkdir(parents=True)
+    os.chown(runtime / "orch", 65534, 65534)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1"))
+    said = orch("daemon", "start", check=1).stderr
+    assert f"{runtime}/orch of the daemon's socket belongs to somebody else" in said
+
+
+def test_the_token_is_compared_in_constant_time() -> None:
+    """What the guard looks at are two digests, by the one comparison that tells nothing by time."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(listening_module.guard)))
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    called = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert compared == []
+    assert "hmac.compare_digest(_digest(said), wanted)" in called
 
 
 def test_tls_serves_whoever_trusts_the_certificate(

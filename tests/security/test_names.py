@@ -1,11 +1,15 @@
 """Names that a hostile target tells lead nowhere outside the folder that was asked for."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from orchestrator.core.errors import OrchError
-from orchestrator.link.copying import require_inside
+from orchestrator.link.copying import Copied, Here, copy, require_inside
 
-KEYS = {"name": "d/authorized_keys", "kind": "file", "mode": 0o600, "size": 1}
+KEYS: Mapping[str, Any] = {"name": "d/authorized_keys", "kind": "file", "mode": 0o600, "size": 1}
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,29 @@ def test_nothing_is_written_through_a_link() -> None:
     for entries in ([link, KEYS], [KEYS, link]):
         with pytest.raises(OrchError, match="leads out of that folder"):
             require_inside("/srv/run", entries)
+
+
+class Lying(Here):
+    """A target that names a file outside of what was asked for."""
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, and add an entry to a list of a folder."""
+        answer = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        if op == "copy_tree":
+            (entry,) = (one for one in answer["entries"] if one["kind"] == "file")
+            answer["entries"].append({**entry, "name": f"../source/{entry['name']}"})
+        return answer
+
+
+async def test_a_copy_asks_before_it_writes(tmp_path: Path) -> None:
+    """One such name in a whole folder, and nothing at all of it is written."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_text("content")
+    with pytest.raises(OrchError, match="leads out of that folder"):
+        await copy(Lying(), str(tmp_path / "source"), Here(), str(tmp_path / "to"), Copied())
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_ordinary_trees_pass() -> None:

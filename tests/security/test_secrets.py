@@ -1,12 +1,15 @@
 """A secret is in the run's environment, and nowhere else that stays."""
 
 import base64
+import os
 import re
+import stat
 import subprocess
 import tarfile
 from pathlib import Path
 from urllib.parse import quote
 
+from orchestrator.probe.launch import _make_fifo
 from tests.acceptance.conftest import MakeOrch, local_job
 from tests.lab.receiver import Receiver
 
@@ -39,6 +42,18 @@ def test_secret_stays_in_memory(make_orch: MakeOrch, short_folder: Path) -> None
         except (FileNotFoundError, ProcessLookupError):
             continue
     orch("stop", run)
+
+
+def test_the_fifo_of_a_launch_is_for_its_user_alone(tmp_path: Path) -> None:
+    """Secrets pass through it: whatever the user's umask lets others do, they cannot open it."""
+    before = os.umask(0)
+    try:
+        _make_fifo(str(tmp_path))
+    finally:
+        os.umask(before)
+    (made,) = tmp_path.iterdir()
+    assert stat.S_ISFIFO(made.stat().st_mode)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
 PRINTS_IT = """

@@ -5,6 +5,8 @@ import os
 import resource
 import selectors
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -189,6 +191,29 @@ async def test_nobody_else_meets_a_holder(near: Near) -> None:
     await until(lambda: not made.exists())
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o755), (65533, 0o777)])
+def test_a_folder_that_is_not_this_user_s_own_is_not_used(owner: int, mode: int) -> None:
+    """Who owns it, or may write to it, could put a socket of their own in the holder's place."""
+    user = 65533
+    folder = Path(f"/tmp/orch-{user}")
+    folder.mkdir()
+    try:
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        words = f"import os; from orchestrator.probe import trunk; os.setuid({user}); "
+        done = subprocess.run(
+            [sys.executable, "-c", f"{words}trunk._path('x')"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        folder.rmdir()
+    assert f"{folder} is not this user's own folder" in done.stderr
+
+
 async def test_a_host_that_cannot_be_reached(near: Near) -> None:
     """All that wait for the first way share the failure, and a later try begins anew."""
     near.problem = Unreachable("nobody is there", target="here")
@@ -276,8 +301,7 @@ def test_the_last_output_waits_for_room(far: Far) -> None:
     commands.take(wire.OPEN, 1, 0, b"head -c %d /dev/zero" % (wire.WINDOW_BYTES + more))
     one = dict(commands)[1]
     turn(far, 1.5)
-    assert one.status == 0
-    assert not one.over
+    assert (one.status, one.over) == (0, False)
     taken = 0
     while not one.over:
         offset, part = one.out.next_part()
