@@ -98,6 +98,8 @@ class Actor:
         """What the last STOP said: who was ended, and when the GPUs were free."""
         self._job, self._stages, self._current, self._tell = job, stages, current, tell
         self._acting: dict[ActionKind, asyncio.Task[None]] = {}
+        self._waiting: asyncio.Task[None] | None = None
+        """A RELAUNCH that waits for its time; what comes before it is done in any case."""
 
     def act(self, actions: tuple[Action, ...], tasks: asyncio.TaskGroup) -> None:
         """Do the actions of one decision, one after the other, while the next one is made."""
@@ -108,8 +110,8 @@ class Actor:
 
     def cancel(self, kinds: frozenset[ActionKind]) -> None:
         """A relaunch that waits for its time waits no more; anything else sees to it by itself."""
-        if ActionKind.RELAUNCH in kinds and ActionKind.RELAUNCH in self._acting:
-            self._acting[ActionKind.RELAUNCH].cancel()
+        if ActionKind.RELAUNCH in kinds and self._waiting is not None:
+            self._waiting.cancel()
 
     async def settled(self) -> None:
         """Until nothing is being done any more."""
@@ -171,9 +173,8 @@ class Actor:
             case ActionKind.LAUNCH:
                 return await self._launch()
             case ActionKind.RELAUNCH:
-                await stages.clock.sleep(max(0.0, (action.at or 0.0) - stages.clock.now()))
-                await stages.turn()
-                return BackoffOver()
+                await self._wait_until(action.at or 0.0)
+                return BackoffOver(attempt=action.attempt)
             case ActionKind.STOP:
                 if (launching := self._acting.get(ActionKind.LAUNCH)) is not None:
                     # What is being started can be ended only once it is there.
@@ -199,6 +200,16 @@ class Actor:
                     host=host_of(stages.link, stages.machine),
                 )
                 return None
+
+    async def _wait_until(self, at: float) -> None:
+        """Until the time has come, and the fleet's turn; `cancel` ends it."""
+        self._waiting = waiting = asyncio.current_task()
+        try:
+            await self._stages.clock.sleep(max(0.0, at - self._stages.clock.now()))
+            await self._stages.turn()
+        finally:
+            # The one that takes its place may have begun by now.
+            self._waiting = None if self._waiting is waiting else self._waiting
 
     async def _launch(self) -> Launched:
         run, stages = self._current(), self._stages

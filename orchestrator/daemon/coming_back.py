@@ -111,8 +111,8 @@ class ComingBack:
         self._news = asyncio.Event()
 
     async def _is_here(self, words: str) -> bool:
-        runs, incidents = await self._store.runs.list(), await self._store.incidents.list()
-        return words in {one.id for one in (*runs, *incidents)}
+        runs = {one.id for one in await self._store.runs.list()}
+        return words in runs | {one.id for one in await self._store.incidents.list()}
 
 
 def _job_of(words: str, inventory: Inventory) -> str | None:

@@ -13,8 +13,12 @@ from typing import Any
 
 from orchestrator.acting import Stages
 from orchestrator.clock import Clock, second_of_day
-from orchestrator.core.decide.decision import Decision, Policy, RunView
-from orchestrator.core.decide.inputs import Accepted, AckAsked, ReminderDue, StopAsked
+from orchestrator.core.decide.decision import Policy, RunView
+from orchestrator.core.decide.inputs import (
+    Accepted,
+    PolicyChanged,
+    StopAsked,
+)
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.detect.proving import read_rule
@@ -22,26 +26,24 @@ from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import (
     AlertsSpec,
-    Incident,
-    IncidentState,
     Inventory,
     Job,
     LinkState,
     Run,
     RunState,
 )
-from orchestrator.daemon.adopted import job_of, jobs_of
+from orchestrator.daemon.adopted import jobs_of
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
+from orchestrator.daemon.heeding import Heeding
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
 RESTART_AFTER_S = 5.0
-DECIDED_WITHIN_S = 10.0
 LOOKS_EVERY_S = 0.2
 MET_WITHIN_S = 5.0
 
@@ -73,6 +75,14 @@ class Crew:
         self.display = Display(
             store=store, board=board, fleet=fleet, drives=drives, members=self._members
         )
+        self.heeding = Heeding(
+            store=store,
+            clock=clock,
+            display=self.display,
+            members=self._members,
+            inventory=inventory,
+            policy=self._policy,
+        )
 
     async def resume(self) -> None:
         """Show the newest runs, and take up every one that is not finished."""
@@ -100,7 +110,20 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            self._start(Supervisor(view, job, self._stages(run, job)))
+            member = Supervisor(view, job, self._stages(run, job))
+            # What was edited while no daemon was there counts as well.
+            member.tell(PolicyChanged())
+            self._start(member)
+
+    async def follow_policies(self) -> None:
+        """What the inventory says now of restarts counts for runs that live, also in a back-off."""
+        runs = [member.view.run for member in self._members.values()]
+        for ident, job in (await jobs_of(self._store, runs, self._inventory())).items():
+            member = self._members.get(ident)
+            if member is None or job is None or job.restart == member.job.restart:
+                continue
+            member.job = replace(member.job, restart=job.restart)
+            member.tell(PolicyChanged())
 
     async def let_go(self) -> None:
         """Leave the runs of hosts that another daemon drives to that daemon."""
@@ -163,59 +186,9 @@ class Crew:
         met = seen_at is not None or self._clock.monotonic() - since > MET_WITHIN_S
         return link is LinkState.UNREACHABLE and met
 
-    async def acknowledge(self, incident: Incident) -> None:
-        """A person has taken note of an incident."""
-        member = self._members.get(incident.run)
-        if member is not None and not member.view.run.state.ended:
-            member.tell(AckAsked(incident=incident.id))
-            await self._until_known(member, incident.id)
-            return
-        if not await self._decide_for_ended(incident.run, AckAsked(incident=incident.id)):
-            raise UsageError(f"The job of {incident.run} is no longer in the inventory.")
-
-    async def played(self, ident: str) -> None:
-        """A simulation is over: nobody has to care about its incident."""
-        incident, now = await self._store.incidents.find(ident), self._clock.now()
-        run = await self._store.runs.get(incident.run)
-        over = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, updated_at=now)
-        await self._store.apply(Decision(run=run, incidents=(over,)))
-        await self.display.show(run.id)
-
-    async def remind(self, incident: Incident, nth: int) -> None:
-        """An incident is open still: tell whoever was told of it."""
-        event = ReminderDue(incident=incident.id, nth=nth)
-        member = self._members.get(incident.run)
-        if member is not None and not member.view.run.state.ended:
-            member.tell(event)
-        else:
-            await self._decide_for_ended(incident.run, event)
-
     async def is_ours(self, run: str) -> bool:
         """Whether this daemon drives the run's host, and so tells of its incidents."""
         return self._drives((await self._store.runs.get(run)).host)
-
-    async def _decide_for_ended(self, run: str, event: AckAsked | ReminderDue) -> bool:
-        """Decide for a run that nobody supervises any more; False where its job is not known."""
-        view = await self._store.view(run)
-        job = await job_of(self._store, view.run, self._inventory())
-        if job is None:
-            return False
-        await self._store.apply(decide(view, event, await self._policy(job), self._clock.now()))
-        await self.display.show(run)
-        return True
-
-    async def _until_known(self, member: Supervisor, ident: str) -> None:
-        """Until the supervisor has decided on an acknowledgement, and its store has it."""
-        run = member.view.run.id
-        try:
-            async with asyncio.timeout(DECIDED_WITHIN_S):
-                while any(
-                    one.id == ident and one.state is IncidentState.OPEN
-                    for one in member.view.incidents
-                ):
-                    await self.display.bell(run).wait()
-        except TimeoutError:
-            logger.warning("acknowledgement.waits", extra={"run": run, "incident": ident})
 
     def sees_all(self) -> bool:
         """Whether the target of every live run can be seen now."""

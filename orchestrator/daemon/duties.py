@@ -87,7 +87,7 @@ class Duties:
                     if not await self.crew.is_ours(incident.run):
                         continue
                     if told.get(incident.id) != nth:
-                        await self.crew.remind(incident, nth)
+                        await self.crew.heeding.remind(incident, nth)
                         told[incident.id] = nth
             except (StoreError, NoSuchRun) as error:
                 logger.warning("reminder.failed", extra={"why": str(error)})

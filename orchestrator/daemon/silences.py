@@ -24,7 +24,7 @@ async def acknowledge(parts: Parts, words: str) -> Message:
     """POST /v1/incidents/INCIDENT/ack."""
     incident = await parts.store.incidents.find(words)
     await note_command(parts, incident.run, "ack", incident=incident.id)
-    await parts.crew.acknowledge(incident)
+    await parts.crew.heeding.acknowledge(incident)
     return await queries.incident(parts, incident.id)
 
 

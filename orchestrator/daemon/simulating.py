@@ -6,12 +6,14 @@ simulation, so that nobody who is alerted takes it for a failure.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from orchestrator.core.decide.decision import Decision
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.samples import SAMPLES
 from orchestrator.core.errors import UsageError
-from orchestrator.core.model import Delivery, Inventory, Run, RunState, Target
+from orchestrator.core.model import Delivery, IncidentState, Inventory, Run, RunState, Target
 from orchestrator.daemon import moving, queries, waiting
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import only_one
@@ -45,10 +47,19 @@ async def simulate(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Mess
         if incidents:
             ident = incidents[0]["id"]
             yield {"kind": "delivered", "status": "firing", "sinks": await _sent(parts, ident)}
-            await parts.crew.acknowledge(await parts.store.incidents.find(ident))
+            await parts.crew.heeding.acknowledge(await parts.store.incidents.find(ident))
             yield {"kind": "delivered", "status": "resolved", "sinks": await _sent(parts, ident)}
-            await parts.crew.played(ident)
+            await _played(parts, ident)
     yield {"kind": "done"}
+
+
+async def _played(parts: Parts, ident: str) -> None:
+    """It is over: nobody has to care about its incident."""
+    incident, now = await parts.store.incidents.find(ident), parts.clock.now()
+    run = await parts.store.runs.get(incident.run)
+    over = replace(incident, state=IncidentState.RESOLVED, resolved_at=now, updated_at=now)
+    await parts.store.apply(Decision(run=run, incidents=(over,)))
+    await parts.crew.display.show(run.id)
 
 
 def _sample(inventory: Inventory, name: str) -> str:

@@ -123,3 +123,26 @@ def test_foreign_session_blocks_the_relaunch(
     assert refused["labels"]["alertname"] == "launch_failed"
     assert "dflash" in refused["annotations"]["description"]
     orch("exec", "local", "--", "tmux", "has-session", "-t", "dflash")
+
+
+def test_restart_policy_that_is_edited_in_a_backoff_counts(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """A shorter delay begins the next attempt; without a policy the run fails, and says why."""
+    restart = "    restart: {on: [python_error], max_attempts: 9, backoff: 1h}\n"
+    orch = make_orch(local_job(short_folder, 'python3 -c "raise ValueError(1)"', restart))
+    file = orch.folder / "inventory.yaml"
+    whole = file.read_text()
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    file.write_text(
+        whole.replace("backoff: 1h", "backoff: 100ms").replace("attempts: 9", "attempts: 2")
+    )
+    assert orch.until(lambda: orch.json("show", run)["ended_at"])
+    assert orch.json("show", run)["attempt"] == 2
+    file.write_text(whole)
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    file.write_text(whole.replace(restart, ""))
+    orch.until(lambda: orch.json("show", run)["state"] == "failed")
+    assert orch.json("show", run)["attempt"] == 1

@@ -1,72 +1,28 @@
-"""One decision while it is being made: what each event means in each state.
+"""What each event means in each state: one decision while it is being made.
 
-Owns the order of states and what is told to whom; lifecycle.py says which event leads where.
-Must not: do anything, or read a clock.
+Owns the order of states and what is told to whom; lifecycle.py says which event leads where, and
+paper.py has what a decision consists of. Must not: do anything, or read a clock.
 """
 
 from dataclasses import replace
 
 from orchestrator.core.decide import alerts, incidents
-from orchestrator.core.decide.decision import (
-    HUMAN,
-    STOP_ON,
-    Action,
-    ActionKind,
-    Decision,
-    Note,
-    Outgoing,
-    Policy,
-    RunView,
-)
+from orchestrator.core.decide.decision import HUMAN, STOP_ON, ActionKind
 from orchestrator.core.decide.evidence import concerns_gpus
 from orchestrator.core.decide.inputs import FindingSeen, Launched, VerdictReached
+from orchestrator.core.decide.paper import Paper
 from orchestrator.core.decide.restart import GiveUp, Restart, judge
-from orchestrator.core.decide.routes import sinks_for
-from orchestrator.core.model import (
-    Alert,
-    Attempt,
-    Incident,
-    IncidentState,
-    RunState,
-    Severity,
-    Target,
-)
+from orchestrator.core.findings import Verdict
+from orchestrator.core.model import Attempt, Incident, IncidentState, RunState
 
 POLICY_STOP_GRACE_S = 30.0
 
 _LIVE = frozenset({RunState.STARTING, RunState.RUNNING, RunState.STOPPING})
 _NOT_LAUNCHED = frozenset({RunState.PENDING, RunState.BACKOFF})
-_WORK = frozenset({ActionKind.LAUNCH, ActionKind.RELAUNCH, ActionKind.END_REMAINS})
 
 
-class Desk:
-    """One decision while it is being made."""
-
-    def __init__(self, view: RunView, policy: Policy, now: float) -> None:
-        self._view = view
-        self._policy = policy
-        self._now = now
-        self._run = view.run
-        self._attempts: list[Attempt] = []
-        self._incidents: list[Incident] = []
-        self._outgoing: list[Outgoing] = []
-        self._actions: list[Action] = []
-        self._done: frozenset[ActionKind] = frozenset()
-        self._cancel: frozenset[ActionKind] = frozenset()
-        self._notes: list[Note] = []
-
-    def decision(self) -> Decision:
-        """What has come together."""
-        return Decision(
-            run=self._run,
-            attempts=tuple(self._attempts),
-            incidents=tuple(self._incidents),
-            outgoing=tuple(self._outgoing),
-            actions=tuple(self._actions),
-            done=self._done,
-            cancel=self._cancel,
-            notes=tuple(self._notes),
-        )
+class Desk(Paper):
+    """What each event means, as far as the run is."""
 
     # From the request to the first attempt.
 
@@ -105,10 +61,13 @@ class Desk:
         if run.state is RunState.STARTING:
             self._go(RunState.RUNNING)
 
-    def backoff_over(self) -> None:
+    def backoff_over(self, attempt: int) -> None:
         """The next attempt begins."""
+        waits = self._run.state is RunState.BACKOFF
+        if waits and attempt != self._run.attempt + 1:
+            return
         self._done = frozenset({ActionKind.RELAUNCH})
-        if self._run.state is not RunState.BACKOFF:
+        if not waits:
             return
         self._run = replace(self._run, attempt=self._run.attempt + 1)
         self._go(RunState.STARTING)
@@ -171,8 +130,35 @@ class Desk:
         self._keep(change, outlook=outlook, told=event.told)
         quiet = change.told or change.incident.state is not IncidentState.OPEN
         if isinstance(choice, GiveUp) and self._run.attempt > 1 and not quiet:
-            job, target = self._policy.job, self._target()
-            self._send(alerts.given_up(change.incident, job, target, outlook=outlook))
+            self._give_up(change.incident, outlook)
+
+    def _give_up(self, incident: Incident, outlook: str) -> None:
+        job, target = self._policy.job, self._target()
+        self._send(alerts.given_up(incident, job, target, outlook=outlook))
+
+    def policy_changed(self) -> None:
+        """A run that waits for its next attempt waits as the job says now, or no more."""
+        attempt = self._attempt()
+        if self._run.state is not RunState.BACKOFF or attempt is None or not self._run.verdict:
+            return
+        choice = judge(
+            self._policy.job.restart,
+            Verdict.from_json(self._run.verdict),
+            exit_code=self._run.exit_code,
+            starts=[one.started_at for one in self._view.attempts if one.started_at is not None],
+            now=attempt.ended_at or self._now,
+        )
+        self.note("restart.weighed_anew", reason=choice.reason)
+        if isinstance(choice, Restart):
+            self._cancel = frozenset({ActionKind.RELAUNCH})
+            number, reason = self._run.attempt + 1, f"as the job says since {self._now:.3f}"
+            self._act(ActionKind.RELAUNCH, attempt=number, at=choice.at, reason=reason)
+            return
+        gone = attempt.exit_code is None and attempt.signal is None
+        self._end(RunState.LOST if gone else RunState.FAILED)
+        for one in self._view.incidents:
+            if one.id == self._run.incident and one.state is IncidentState.OPEN:
+                self._give_up(one, f"Not restarted any more: {choice.reason}.")
 
     # A person's word, and the policy's.
 
@@ -228,88 +214,3 @@ class Desk:
         )
         if stops and run.state is not RunState.STOPPING:
             self._stop(STOP_ON, POLICY_STOP_GRACE_S)
-
-    # Small parts.
-
-    def note(self, kind: str, **body: object) -> None:
-        """Write a line of the journal."""
-        self._notes.append(Note(kind=kind, body=body))
-
-    def _attempt(self) -> Attempt | None:
-        numbers = (one for one in self._view.attempts if one.number == self._run.attempt)
-        return next(numbers, None)
-
-    def _target(self) -> Target:
-        return self._policy.job.target_named(self._run.target)
-
-    def _go(self, state: RunState) -> None:
-        self._run = replace(self._run, state=state)
-        self.note(f"run.{state}", attempt=self._run.attempt)
-
-    def _end(self, state: RunState) -> None:
-        attempt = self._attempt()
-        ended_at = attempt.ended_at if attempt is not None else None
-        self._run = replace(self._run, ended_at=ended_at or self._now)
-        self._cancel = _WORK
-        self._go(state)
-
-    def _act(
-        self,
-        kind: ActionKind,
-        *,
-        attempt: int | None = None,
-        at: float | None = None,
-        grace_s: float | None = None,
-        reason: str = "",
-    ) -> None:
-        number = self._run.attempt if attempt is None else attempt
-        self._actions.append(
-            Action(
-                kind=kind, run=self._run.id, attempt=number, at=at, grace_s=grace_s, reason=reason
-            )
-        )
-
-    def _stop(self, reason: str, grace_s: float) -> None:
-        self._cancel = _WORK
-        self._go(RunState.STOPPING)
-        self._act(ActionKind.STOP, grace_s=grace_s, reason=reason)
-
-    def _keep(self, change: incidents.Change, *, outlook: str, told: str | None = None) -> None:
-        """An incident and its alert; under the id of `told`, what the relay told of already."""
-        incident = change.incident
-        self._incidents.append(incident)
-        self._run = replace(self._run, incident=incident.id)
-        kind = "incident.opened" if change.opened else "incident.updated"
-        self.note(kind, incident=incident.id, signature=incident.signature)
-        if change.told:
-            job, target = self._policy.job, self._target()
-            alert = alerts.firing(incident, job, target, outlook=outlook)
-            if told is not None and change.opened and not self._fatal_before():
-                alert = replace(alert, id=told)
-                self.note("end.told", incident=incident.id, id=told)
-            self._send(alert, cool_down_s=self._policy.alerts.cool_down_s if change.opened else 0.0)
-
-    def _fatal_before(self) -> bool:
-        """Whether an incident of the present attempt stands for an end already."""
-        return any(
-            one.attempt == self._run.attempt and one.finding.get("ends") is not None
-            for one in self._view.incidents
-        )
-
-    def _resolve(self, incident: Incident, why: str) -> None:
-        over = replace(
-            incident, state=IncidentState.RESOLVED, resolved_at=self._now, updated_at=self._now
-        )
-        self._incidents.append(over)
-        self.note("incident.resolved", incident=over.id)
-        if incident.state is IncidentState.OPEN:
-            self._send(alerts.resolved(over, self._policy.job, self._target(), outlook=why))
-
-    def _send(self, alert: Alert, *, cool_down_s: float = 0.0) -> None:
-        policy = self._policy
-        sinks = sinks_for(alert.labels, policy.alerts, policy.silences, self._now)
-        urgent = alert.labels["severity"] == Severity.CRITICAL
-        not_before = None if urgent else policy.quiet_until
-        self._outgoing.append(
-            Outgoing(alert=alert, sinks=sinks, not_before=not_before, cool_down_s=cool_down_s)
-        )

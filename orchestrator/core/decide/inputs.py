@@ -34,6 +34,14 @@ class LaunchFailed:
 class BackoffOver:
     """The time of a RELAUNCH has come."""
 
+    attempt: int
+    """The one that is to begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """The job's restart policy was edited, or may have been while no daemon was there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAsked:
@@ -96,6 +104,7 @@ Input = (
     | Launched
     | LaunchFailed
     | BackoffOver
+    | PolicyChanged
     | StopAsked
     | StopDone
     | FindingSeen

@@ -19,6 +19,7 @@ from orchestrator.core.decide.inputs import (
     Input,
     Launched,
     LaunchFailed,
+    PolicyChanged,
     ReminderDue,
     StopAsked,
     StopDone,
@@ -38,7 +39,9 @@ def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:
         case LaunchFailed():
             desk.not_started(event.text)
         case BackoffOver():
-            desk.backoff_over()
+            desk.backoff_over(event.attempt)
+        case PolicyChanged():
+            desk.policy_changed()
         case StopAsked():
             desk.stop_asked(event.grace_s)
         case StopDone():

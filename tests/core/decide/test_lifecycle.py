@@ -11,12 +11,13 @@ from orchestrator.core.decide.inputs import (
     AckAsked,
     BackoffOver,
     LaunchFailed,
+    PolicyChanged,
     StopAsked,
     StopDone,
 )
 from orchestrator.core.events import SessionChanged
 from orchestrator.core.findings import Certainty, Role
-from orchestrator.core.model import IncidentState, RunState
+from orchestrator.core.model import IncidentState, Job, RunState
 from tests.core.decide.stories import Story, crash, fine, policy, seen
 
 
@@ -39,7 +40,7 @@ def test_result_and_its_action_are_one_decision() -> None:
     story = Story(policy("infra")).tell(Accepted())
     story.tell(story.launched())
     marks = [story.last.done]
-    story.tell(story.exited(1), crash("nccl_error", family=None), BackoffOver())
+    story.tell(story.exited(1), crash("nccl_error", family=None), BackoffOver(attempt=2))
     marks.append(story.last.done)
     story.tell(story.launched(), StopAsked(), StopDone())
     marks.append(story.last.done)
@@ -253,10 +254,10 @@ def test_restart_by_the_policy() -> None:
         relaunch = story.action(ActionKind.RELAUNCH)
         assert (relaunch.attempt, relaunch.at is not None) == (attempt + 1, True)
         delays.append((relaunch.at or 0) - story.now)
-        story.tell(BackoffOver())
+        story.tell(BackoffOver(attempt=attempt + 1))
         assert story.actions == [ActionKind.END_REMAINS, ActionKind.LAUNCH]
         assert {action.attempt for action in story.last.actions} == {attempt + 1}
-        story.tell(BackoffOver(), story.launched())
+        story.tell(BackoffOver(attempt=attempt + 1), story.launched())
         assert (story.state, story.view.run.attempt) == (RunState.RUNNING, attempt + 1)
     story.tell(story.exited(1), crash("nccl_timeout", family=None))
     assert (story.state, delays) == (RunState.FAILED, [30.0, 60.0])
@@ -274,7 +275,44 @@ def test_stop_during_backoff() -> None:
     story.tell(story.exited(1), crash("nccl_error", family=None), StopAsked())
     assert story.state is RunState.STOPPED
     assert ActionKind.RELAUNCH in story.last.cancel
-    assert story.tell(BackoffOver()).last.actions == ()
+    assert story.tell(BackoffOver(attempt=2)).last.actions == ()
+
+
+def test_policy_that_is_edited_in_a_backoff_counts() -> None:
+    """A new delay counts from the end of the attempt; the relaunch that waited is cancelled."""
+    story = Story(policy("infra")).running()
+    story.tell(story.exited(1), crash("nccl_error", family=None))
+    ended_at = story.view.attempts[-1].ended_at
+    story.rules = replace(story.rules, job=_restarting(story.rules.job, backoff_s=300.0))
+    story.tell(PolicyChanged())
+    assert story.state is RunState.BACKOFF
+    assert story.last.cancel == {ActionKind.RELAUNCH}
+    assert story.action(ActionKind.RELAUNCH).at == (ended_at or 0.0) + 300.0
+    first = story.action(ActionKind.RELAUNCH)
+    story.tell(PolicyChanged())
+    assert story.action(ActionKind.RELAUNCH).key != first.key
+    assert story.tell(BackoffOver(attempt=1)).last.done == frozenset()
+    assert story.tell(BackoffOver(attempt=2)).state is RunState.STARTING
+    assert story.tell(PolicyChanged()).last.notes == ()
+
+
+def test_policy_that_names_the_failure_no_more_ends_the_backoff() -> None:
+    """The run has failed, and whoever was told that it restarts is told that it does not."""
+    story = Story(policy("infra")).running()
+    story.tell(story.exited(1), crash("nccl_error", family=None))
+    story.rules = policy()
+    story.tell(PolicyChanged())
+    assert (story.state, story.view.run.ended_at) == (
+        RunState.FAILED,
+        story.view.attempts[-1].ended_at,
+    )
+    assert ActionKind.RELAUNCH in story.last.cancel
+    said = story.last.outgoing[0].alert.annotations["description"]
+    assert "Not restarted any more: the job has no restart policy." in said
+
+
+def _restarting(job: Job, **changes: float) -> Job:
+    return replace(job, restart=replace(job.restart, **changes))  # type: ignore[arg-type]
 
 
 def test_relay_that_is_gone_is_a_lost_run() -> None:
@@ -332,7 +370,12 @@ def test_nothing_follows_the_resolved_of_an_acknowledgement() -> None:
     story.tell(AckAsked(incident=story.incidents[0].id))
     before = list(story.sent)
     story.tell(story.exited(1), crash("nccl_timeout", family=None))
-    story.tell(BackoffOver(), story.launched(), story.exited(1), crash("nccl_timeout", family=None))
+    story.tell(
+        BackoffOver(attempt=2),
+        story.launched(),
+        story.exited(1),
+        crash("nccl_timeout", family=None),
+    )
     assert story.state is RunState.FAILED
     assert story.incidents[0].signature == "nccl_timeout"
     assert story.sent == before

@@ -11,6 +11,7 @@ from orchestrator.core.decide.inputs import (
     BackoffOver,
     Input,
     LaunchFailed,
+    PolicyChanged,
     StopAsked,
     StopDone,
 )
@@ -66,7 +67,13 @@ class Life(RuleBasedStateMachine):
     @rule()
     def backoff_over(self) -> None:
         """The time of a relaunch has come."""
-        self._tell(BackoffOver())
+        self._tell(BackoffOver(attempt=self.story.view.run.attempt + 1))
+
+    @rule(on=st.sampled_from([("infra", "fx_trace_race"), ("infra",), ()]))
+    def edited(self, on: tuple[str, ...]) -> None:
+        """The inventory says something else of restarts."""
+        self.story.rules = policy(*on, max_attempts=3, stop_on=("thread_death",))
+        self._tell(PolicyChanged())
 
     @rule()
     def stop(self) -> None:
