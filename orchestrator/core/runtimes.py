@@ -43,6 +43,30 @@ class Runtime:
     """The words that list what the host has."""
 
 
+def _like_incus(program: str) -> Runtime:
+    """incus, and lxd that it was forked from."""
+    return Runtime(
+        program=program,
+        words=("exec", "{container}", "--"),
+        absent="Error: .*[Nn]ot found",
+        shut="Instance is not running",
+        listing=f"{program} list",
+    )
+
+
+def _like_docker(program: str, *, absent: str, shut: str) -> Runtime:
+    """docker, and podman that takes its words but says what is wrong in its own."""
+    user = ("-u", "{user}", "{container}")
+    return Runtime(
+        program=program,
+        words=("exec", "-i", *user),
+        on_terminal=("exec", "-i", "-t", *user),
+        absent=absent,
+        shut=shut,
+        listing=f"{program} ps -a",
+    )
+
+
 RUNTIMES: Mapping[str, Runtime | None] = {
     "none": None,
     "pct": Runtime(
@@ -58,35 +82,17 @@ RUNTIMES: Mapping[str, Runtime | None] = {
         shut="Failed to get init pid",
         listing="lxc-ls --fancy",
     ),
-    "incus": Runtime(
-        program="incus",
-        words=("exec", "{container}", "--"),
-        absent="Error: .*[Nn]ot found",
-        shut="Instance is not running",
-        listing="incus list",
-    ),
-    "lxd": Runtime(
-        program="lxc",
-        words=("exec", "{container}", "--"),
-        absent="Error: .*[Nn]ot found",
-        shut="Instance is not running",
-        listing="lxc list",
-    ),
-    "docker": Runtime(
-        program="docker",
-        words=("exec", "-i", "-u", "{user}", "{container}"),
-        on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+    "incus": _like_incus("incus"),
+    "lxd": _like_incus("lxc"),
+    "docker": _like_docker(
+        "docker",
         absent="No such container: {container}",
         shut="container \\S+ is not running",
-        listing="docker ps -a",
     ),
-    "podman": Runtime(
-        program="podman",
-        words=("exec", "-i", "-u", "{user}", "{container}"),
-        on_terminal=("exec", "-i", "-t", "-u", "{user}", "{container}"),
+    "podman": _like_docker(
+        "podman",
         absent='no container with name or ID "?{container}"? found',
         shut="can only create exec sessions on running containers",
-        listing="podman ps -a",
     ),
 }
 """`none`: the host itself."""

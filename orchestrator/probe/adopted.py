@@ -20,11 +20,11 @@ from .names import (
     EXIT_FILE,
     LOG_FILE,
     POKE_BYTES,
-    POKE_FIFO,
     POKE_RECORD,
     SCROLLBACK_FILE,
 )
-from .opening import Misplaced, open_fifo, read_file
+from .opening import Misplaced, read_file
+from .poke import Bell
 
 SCROLLBACK_WITHIN_S = 30.0
 READ_BYTES = 64 * 1024
@@ -56,7 +56,7 @@ class Adopted:
         self._log = LogFile(directory) if adoption["pane"] else None
         self._log_path = os.path.join(directory, LOG_FILE)
         self._listening = self._log is not None
-        self._poke_fd = self._open_poke()
+        self._bell = Bell(directory)
 
     def follow(self) -> int:
         """Until the program has gone and nothing more comes."""
@@ -83,7 +83,7 @@ class Adopted:
         if not chunk or self._log is None:
             return False
         self._log.append(chunk)
-        self._poke(POKE_BYTES)
+        self._bell.ring(POKE_BYTES)
         return True
 
     def _take_scrollback(self, log: LogFile) -> None:
@@ -98,21 +98,6 @@ class Adopted:
             pass
         log.append(SEAM.encode())
 
-    def _open_poke(self) -> int:
-        path = os.path.join(self._directory, POKE_FIFO)
-        try:
-            os.mkfifo(path, 0o600)
-        except FileExistsError:
-            pass
-        return open_fifo(path, os.O_RDWR)
-
-    def _poke(self, what: bytes) -> None:
-        try:
-            os.write(self._poke_fd, what)
-        except OSError:
-            # Full: the reader has a wake-up waiting already.
-            pass
-
     def _poke_if_grown(self, size: int) -> int:
         """Wake the probe where a file grew that somebody else writes."""
         if self._log is not None:
@@ -122,7 +107,7 @@ class Adopted:
         except OSError:
             now = 0
         if now != size:
-            self._poke(POKE_BYTES)
+            self._bell.ring(POKE_BYTES)
         return now
 
     def _tell(self) -> None:
@@ -153,7 +138,7 @@ class Adopted:
             "dropped_bytes": 0,
         }
         write_record(os.path.join(self._directory, EXIT_FILE), record)
-        self._poke(POKE_RECORD)
+        self._bell.ring(POKE_RECORD)
 
     def _status(self) -> tuple[int | None, int | None]:
         """Code and signal of the pane; tmux before 3.3 tells a signal as no code."""

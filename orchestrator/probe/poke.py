@@ -13,8 +13,8 @@ EVERY_S = 0.01
 """A flood that poked for each write would wake the probe thousands of times a second."""
 
 
-class Poke:
-    """The relay's end; `wait_s` says when `late` is to be called."""
+class Bell:
+    """The FIFO's end on the side that writes."""
 
     def __init__(self, directory: str) -> None:
         path = os.path.join(directory, POKE_FIFO)
@@ -24,6 +24,21 @@ class Poke:
             pass
         # Both ways, so that it neither waits for a reader nor breaks without one.
         self._fd = open_fifo(path, os.O_RDWR)
+
+    def ring(self, what: bytes) -> None:
+        """Say one of the words."""
+        try:
+            os.write(self._fd, what)
+        except OSError:
+            # Full: nobody reads, or the reader has a wake-up waiting already.
+            pass
+
+
+class Poke:
+    """When the relay rings; `wait_s` says when `late` is to be called."""
+
+    def __init__(self, directory: str) -> None:
+        self._bell = Bell(directory)
         self._wrote_at = float("-inf")
         self._loud_until = float("-inf")
         self._steady = False
@@ -32,12 +47,12 @@ class Poke:
 
     def record(self) -> None:
         """One of the attempt's records is new."""
-        self._tell(POKE_RECORD)
+        self._bell.ring(POKE_RECORD)
 
     def late_bytes(self) -> None:
         """Bytes that came earlier are in the log now."""
         self._steady = False
-        self._tell(POKE_BYTES)
+        self._bell.ring(POKE_BYTES)
 
     def wrote(self, output: bytes, begun: float, now: float) -> None:
         """The log has grown by `output`; at `begun` that was not yet so."""
@@ -49,7 +64,7 @@ class Poke:
             self._poke(now)
         elif not self._steady:
             self._steady, self._waits = True, False
-            self._tell(POKE_STEADY)
+            self._bell.ring(POKE_STEADY)
 
     def late(self, now: float) -> None:
         """Poke where that had to wait."""
@@ -64,11 +79,4 @@ class Poke:
         self._waits = now < self._next
         if not self._waits:
             self._next = now + EVERY_S
-            self._tell(POKE_BYTES)
-
-    def _tell(self, what: bytes) -> None:
-        try:
-            os.write(self._fd, what)
-        except OSError:
-            # Full: nobody reads, or the reader has a wake-up waiting already.
-            pass
+            self._bell.ring(POKE_BYTES)

@@ -5,6 +5,9 @@ Owns what a code alone stands for, and the reading of one from a line.
 
 import re
 
+LEFT_WITH = r"(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status)"
+"""How launchers and scripts say it, before the number."""
+
 _BY_EXIT = {
     -9: "host_oom",
     137: "host_oom",
@@ -28,7 +31,9 @@ def by_exit_code(code: int) -> str:
 
 
 _EXIT_CODE = re.compile(
-    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) (\d{1,3})\b"
+    r"(?:exit ?code|return code|exit status|returncode)[ :=]+(-?\d{1,3})\b|"
+    + LEFT_WITH
+    + r" (\d{1,3})\b"
     r"|exited on signal (?P<signal>\d{1,2})\b|^\[\d+\][+-]? +(?:\d+ +)?Exit (\d{1,3})\b",
     re.IGNORECASE,
 )

@@ -1,5 +1,6 @@
 """Signatures of ranks talking to each other, and of the launchers above them."""
 
+from orchestrator.core.detect.exit_codes import LEFT_WITH
 from orchestrator.core.detect.signatures.model import Signature, signature
 from orchestrator.core.findings import Role
 
@@ -163,7 +164,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"^Command exited with non-zero status [1-9]",
             r"\(exit status [1-9]\d*; not expected\)",
             r"Main process exited, code=exited, status=[1-9]",
-            r"(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) (?:[1-9]\d?|1[0-35-9]\d|13[0-689])\b",
+            LEFT_WITH + r" (?:[1-9]\d?|1[0-35-9]\d|13[0-689])\b",
             r"^\[\d+\][+-]? +(?:\d+ +)?Exit [1-9]\d{0,2}\b",
         ),
         unless=(r"\(exitcode: 0\)",),

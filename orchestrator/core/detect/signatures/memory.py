@@ -1,5 +1,6 @@
 """Signatures of memory that ran out: on the GPU, on the host, in /dev/shm."""
 
+from orchestrator.core.detect.exit_codes import LEFT_WITH
 from orchestrator.core.detect.signatures.model import Signature, signature
 
 SIGNATURES: tuple[Signature, ...] = (
@@ -108,7 +109,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"Exceeded (?:job|step) memory limit",
             r"^\S{0,80}(?:: line \d+: +\d+)? ?Killed(?: {2,}\S.*|: 9| by signal 9\.?)?$",
             r"^(?:\[\d+\]\+? +)?(?:\d+ )?Killed(?: {2,}\S.*|: 9)?$",
-            r"(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) 137\b",
+            LEFT_WITH + r" 137\b",
             r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,3}(?:137|-9)\b",
             r"worker.{0,80}(?:was killed by|died).{0,40}(?:SIGKILL|signal 9)",
         ),

@@ -1,5 +1,6 @@
 """Signatures of native deaths, interruptions, numbers gone bad, and every other Python exception."""
 
+from orchestrator.core.detect.exit_codes import LEFT_WITH
 from orchestrator.core.detect.signatures.model import Signature, signature
 from orchestrator.core.model import Severity
 
@@ -69,7 +70,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"^double free or corruption",
             r"stack smashing detected",
             r"\[\d+\]: segfault at [0-9a-f]+ ip",
-            r"(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) (?:139|134|135|136|132)\b",
+            LEFT_WITH + r" (?:139|134|135|136|132)\b",
             r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:139|134|-11|-6)\b",
             r"Caught signal (?:11|6|7) \(",
             r"status=(?:11/SEGV|6/ABRT|7/BUS|4/ILL|8/FPE)|terminated by SIG(?:SEGV|ABRT|BUS|ILL|FPE)",
@@ -107,7 +108,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"[Rr]eceived (?:SIGTERM|SIGINT|SIGHUP|signal (?:15|2)\b|Signals\.SIG(?:TERM|INT))",
             r"Received \d+ death signal, shutting down workers",
             r"^(?:\S+: line \d+: +\d+ )?Terminated(?: {2,}\S.*)?$",
-            r"(?:exited|ended|failed|died|left) with (?:exit )?(?:code|status) (?:143|130)\b",
+            LEFT_WITH + r" (?:143|130)\b",
             r"(?:[Ee]xit(?: |_)?(?:code|status)|returncode)\W{1,4}(?:143|130|-15|-2)\b",
             r"[Pp]reempt(?:ed|ion notice|ion)\b.{0,80}(?:terminat|evict|shut|stopp|signal)",
             r"(?:[Cc]aught|[Gg]ot|[Hh]andling) (?:SIGTERM|SIGINT|signal (?:15|2|SIGTERM|SIGINT))\b",
