@@ -1,5 +1,8 @@
 """Whichever daemon of a fleet is asked, the job gets done: passed on, or the host comes over."""
 
+import os
+import shlex
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -11,6 +14,8 @@ from tests.acceptance.conftest import MakeOrch, Orch
 from tests.acceptance.fleet import client, is_driver, three
 from tests.lab.postgres import Postgres
 from tests.lab.receiver import Receiver
+
+MACHINE_ID = Path("/etc/machine-id")
 
 pytestmark = [pytest.mark.xdist_group("pg"), pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -115,3 +120,38 @@ def test_only_what_belongs_to_a_host_is_asked_of_others(
     assert Client(Path(driver.json("daemon", "status")["socket"])).daemon_view()["running"]
     with pytest.raises(ApiError, match="no run"):
         client(driver).call("POST", "/v1/runs/none/stop", {})
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or not MACHINE_ID.is_file(), reason="gives a daemon another /etc/machine-id"
+)
+def test_two_machines_of_one_name_are_two(
+    make_orch: MakeOrch,
+    postgres: Postgres,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of two daemons drives its own `local` host, although both machines have one name."""
+    first, second, _ = three(make_orch, postgres, short_folder, monkeypatch)
+    first("daemon", "start")
+    (short_folder / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    words = f"mount --bind {short_folder}/machine-id {MACHINE_ID} && exec"
+    argv = shlex.join(second.argv("daemon", "run"))
+    daemon = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", f"{words} {argv}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=second.folder,
+        env=second.env,
+    )
+    try:
+        second.until(lambda: second("daemon", "status", check=None).returncode == 0)
+        first.until(lambda: len(first.json("daemon", "status")["leases"]) == 2)
+        assert is_driver(first)
+        assert is_driver(second)
+        names = [one["host"] for one in first.json("daemon", "status")["leases"]]
+        assert len({name.rpartition("-")[0] for name in names}) == 1
+        assert len(set(names)) == 2
+    finally:
+        second("daemon", "stop", check=None)
+        daemon.wait(timeout=30)
