@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from orchestrator.cli import output
@@ -21,28 +21,40 @@ from orchestrator.link.link import Link
 def cp(options: argparse.Namespace) -> int:
     """Copy a file or a folder either way; copying again goes on where this one stopped."""
     (source, path), (to, to_path) = split_place(options.source), split_place(options.to)
-    if (source is None) == (to is None):
+    away = [_away(options, name) for name in (source, to)]
+    if None not in away or (source is None and to is None):
         raise UsageError(
             "cp copies between this machine and one target: one of the two is TARGET:PATH.",
             remedy="orch cp ct200:/srv/orch/dflash/runs/x.log . (a local path with a colon: ./a:b)",
         )
-    target = target_of(options, source or to or "")
     begun = time.monotonic()
     with _progress() as report:
         copied = Copied(report)
-        asyncio.run(_copy(target, path, to_path, copied, inward=to is None))
+        asyncio.run(_copy(away, path, to_path, copied))
     _say(options, copied, time.monotonic() - begun)
     return 0
 
 
-async def _copy(target: Target, path: str, to_path: str, copied: Copied, *, inward: bool) -> None:
+def _away(options: argparse.Namespace, name: str | None) -> Target | None:
+    """The target of a name; None where that is this machine, named or not."""
+    target = target_of(options, name) if name is not None else None
+    if target is None or (target.host.transport == "local" and target.runtime == "none"):
+        return None
+    return target
+
+
+async def _copy(away: Sequence[Target | None], path: str, to_path: str, copied: Copied) -> None:
+    target = next((one for one in away if one is not None), None)
+    if target is None:
+        await copy(Here(), path, Here(), to_path, copied)
+        return
     clock = SystemClock()
     async with way_to(target) as transport:
         link = Link(target, transport, clock, f"cp.{clock.new_id()}")
         try:
             # Large: it is to have a connection of its own, and no run's link beside it.
             async with link.bulk() as there:
-                ends = (there, Here()) if inward else (Here(), there)
+                ends = [there if one is not None else Here() for one in away]
                 await copy(ends[0], path, ends[1], to_path, copied)
         except Unreachable as error:
             raise Unreachable(

@@ -7,6 +7,7 @@ So one piece of code copies both ways. A source that changes meanwhile is refuse
 import asyncio
 import hashlib
 import posixpath
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ PIECE_BYTES = 1 << 20
 PIECES_AT_ONCE = 4
 FILES_AT_ONCE = 4
 _WITHIN_S = 120.0
+_MOST_MADE_UP_BYTES = 4 << 20
 
 Entry = Mapping[str, Any]
 Digest = Any
@@ -158,6 +160,9 @@ async def _folder(
 async def _file(source: End, path: str, to: End, place: str, entry: Entry, copied: Copied) -> None:
     if entry["kind"] != here.FILE:
         raise UsageError(f"{path} is neither a file nor a folder.")
+    if entry.get("made_up"):
+        await _made_up_file(source, path, to, place, entry, copied)
+        return
     size = int(entry["size"])
     there = await _call(to, "copy_look", path=place)
     copied.files += 1
@@ -176,6 +181,26 @@ async def _file(source: End, path: str, to: End, place: str, entry: Entry, copie
         if again["sha256"] != sha256:
             raise OrchError(f"{path} changed while it was copied.", remedy="Copy it again.")
     await _call(to, "copy_commit", path=place, size=size, sha256=sha256, mode=entry["mode"])
+
+
+async def _made_up_file(
+    source: End, path: str, to: End, place: str, entry: Entry, copied: Copied
+) -> None:
+    """A file of /proc or /sys, which has no size: what it gives when it is read, in one go."""
+    part = await _call(source, "copy_read", path=path, offset=0, size=_MOST_MADE_UP_BYTES)
+    content: bytes = part["data"]
+    if len(content) >= _MOST_MADE_UP_BYTES:
+        raise OrchError(
+            f"{path} does not say how large it is, and gives more than 4 MiB.",
+            remedy=f"Read what you need of it: orch exec TARGET -- head -c 10M {shlex.quote(path)}",
+        )
+    await _call(to, "copy_write", path=place, offset=0, raw=content, cut=True)
+    digest = await asyncio.to_thread(hashlib.sha256, content)
+    args = {"size": len(content), "sha256": digest.hexdigest(), "mode": entry["mode"]}
+    await _call(to, "copy_commit", path=place, **args)
+    copied.files += 1
+    copied.total_bytes += len(content) - entry["size"]
+    copied.add(sent=len(content))
 
 
 async def _is_there(

@@ -19,6 +19,10 @@ from .ops import Op, Progress
 READ_BYTES = 1 << 20
 PAGE = 5000
 PROGRESS_BYTES = 64 << 20
+_LONGEST_BYTES = 255 - len("..orch-part")
+"""Of a name that a part can carry; file systems take 255."""
+_PAGE_BYTES = 4096
+"""What sysfs says of each of its files."""
 
 FILE, FOLDER, LINK, OTHER, NOTHING = "file", "folder", "link", "other", "nothing"
 
@@ -26,6 +30,8 @@ FILE, FOLDER, LINK, OTHER, NOTHING = "file", "folder", "link", "other", "nothing
 def part_of(path: str) -> str:
     """Where a file is built."""
     folder, name = os.path.split(path)
+    if len(os.fsencode(name)) > _LONGEST_BYTES:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
     return os.path.join(folder, f".{name}.orch-part")
 
 
@@ -39,6 +45,7 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
     else:
         found = {"kind": _kind(status.st_mode), "mode": stat.S_IMODE(status.st_mode)}
         found |= {"size": status.st_size, "stamp": _stamp(status)}
+        found |= {"made_up": _made_up(path, status)}
     return {**found, "path": os.path.abspath(path), "part_bytes": _size(part_of(path))}
 
 
@@ -72,12 +79,17 @@ def copy_digest(args: Frame, progress: Progress) -> Frame:
 def copy_read(args: Frame, _progress: Progress) -> Frame:
     """Bytes of a file, fewer where it has no more."""
     left, offset = min(int(args["size"]), MAX_FRAME_BYTES), int(args["offset"])
-    parts = []
-    with open(_path(args), "rb", buffering=0) as file:
-        while left > 0 and (part := os.pread(file.fileno(), left, offset)):
+    parts: list[bytes] = []
+    fd = _opened(_path(args))
+    try:
+        while left > 0 and (part := os.pread(fd, left, offset)):
             parts.append(part)
             offset += len(part)
             left -= len(part)
+    except BlockingIOError:
+        pass  # one of /proc that has no more for now
+    finally:
+        os.close(fd)
     return {"data": parts[0] if len(parts) == 1 else b"".join(parts)}
 
 
@@ -151,6 +163,28 @@ def _kind(mode: int) -> str:
     return FOLDER if stat.S_ISDIR(mode) else LINK if stat.S_ISLNK(mode) else OTHER
 
 
+def _opened(path: str) -> int:
+    """A descriptor to read from, which never waits for what is not there yet."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _made_up(path: str, status: os.stat_result) -> bool:
+    """Whether a file is written only when it is read, as those of /proc: its size tells nothing."""
+    size = status.st_size
+    if not stat.S_ISREG(status.st_mode) or status.st_blocks or size > _PAGE_BYTES:
+        return False
+    try:
+        fd = _opened(path)
+    except OSError:
+        return False  # whoever copies it is told
+    try:
+        return len(os.read(fd, size + 1)) != size
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
 def _stamp(status: os.stat_result) -> list[int]:
     """What changes when somebody writes into a file."""
     return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
@@ -172,6 +206,7 @@ def _entry(top: str, path: str) -> dict[str, Any]:
         "mode": stat.S_IMODE(status.st_mode),
         "size": status.st_size if stat.S_ISREG(status.st_mode) else 0,
         "stamp": _stamp(status),
+        "made_up": _made_up(path, status),
     }
     if entry["kind"] == LINK:
         entry["to"] = os.readlink(path)

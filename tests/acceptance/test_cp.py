@@ -104,6 +104,45 @@ def test_a_part_of_another_file_is_not_gone_on_with(lab: Lab, orch: Orch, tmp_pa
     assert (lab["200"].root / "srv" / "f").read_bytes() == file.read_bytes()
 
 
+@pytest.mark.parametrize("inward", [True, False], ids=["from", "to"])
+def test_the_longest_names_survive(lab: Lab, orch: Orch, tmp_path: Path, inward: bool) -> None:
+    """A name of 255 bytes, and one of 250 in letters of two bytes; the part is no longer."""
+    for name in ("n" * 255, "\u00e4" * 125):
+        here, there = tmp_path / name, lab["200"].root / "srv" / name
+        (there if inward else here).write_bytes(name.encode())
+        words = (f"ct200:/srv/{name}", f"{tmp_path}/") if inward else (str(here), "ct200:/srv/")
+        orch("cp", *words)
+        assert (here if inward else there).read_bytes() == name.encode()
+    assert not [*(lab["200"].root / "srv").glob("*.orch-part")]
+
+
+def test_files_that_are_made_as_they_are_read_arrive_whole(orch: Orch, tmp_path: Path) -> None:
+    """Those of /proc say that they have no byte, those of /sys a page; both give something else."""
+    orch("cp", "ct200:/proc/version", str(tmp_path))
+    assert (tmp_path / "version").read_text() == Path("/proc/version").read_text()
+    setting = "sys/kernel/mm/transparent_hugepage/enabled"
+    orch("cp", f"ct200:/{setting}", str(tmp_path))
+    assert (tmp_path / "enabled").read_text() == Path("/", setting).read_text()
+
+
+def test_a_file_without_a_size_that_has_no_end_is_refused(orch: Orch, tmp_path: Path) -> None:
+    """Nothing of it is taken for the whole."""
+    said = orch("cp", "ct200:/proc/kallsyms", str(tmp_path), check=1).stderr
+    assert "does not say how large it is" in said
+    assert not (tmp_path / "kallsyms").exists()
+
+
+def test_this_machine_by_its_name_is_this_machine(lab: Lab, orch: Orch, tmp_path: Path) -> None:
+    """`local:` on either side, beside a target or a path here; two other machines are refused."""
+    (tmp_path / "a").write_text("here\n")
+    orch("cp", f"local:{tmp_path}/a", "ct200:/srv/a")
+    assert (lab["200"].root / "srv" / "a").read_text() == "here\n"
+    orch("cp", "ct200:/srv/a", f"local:{tmp_path}/b")
+    orch("cp", f"local:{tmp_path}/b", str(tmp_path / "c"))
+    assert (tmp_path / "c").read_text() == "here\n"
+    assert "one of the two" in orch("cp", "ct200:/srv/a", "ct201:/srv/a", check=2).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
