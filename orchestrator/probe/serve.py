@@ -20,6 +20,7 @@ from .fence import Fence, Fenced
 from .frames import SILENCE_LIMIT_S, VERSION, Frame
 from .lock import take
 from .names import KERNEL_LOG
+from .pace import next_look
 from .watches import Watches
 from .wire import Wire
 
@@ -89,6 +90,9 @@ class Probe:
         self._gpu_next = 0.0
         self._gpu_sampling = False
         self._gpu_args: Frame = {}
+        self._gpus: Frame | None = None
+        """Sampled, and not told yet."""
+        self._tell_gpus_at = 0.0
         self._own_ops: dict[str, Callable[[Frame], None]] = {
             "watch": self._watches.add,
             "unwatch": lambda args: self._watches.remove(args["watch"]),
@@ -124,6 +128,7 @@ class Probe:
             now = time.monotonic()
             self._watches.look(now)
             self._sample_gpus(now)
+            self._tell_gpus(now)
             self._watches.pump(lambda: self._wire.congested)
             self._wire.flush()
         self._watches.clear()
@@ -138,6 +143,8 @@ class Probe:
             until.append(self._watches.next_at)
         if self._gpu_interval_s and not self._gpu_sampling:
             until.append(self._gpu_next)
+        if self._gpus is not None:
+            until.append(self._tell_gpus_at)
         return max(0.0, min(until) - time.monotonic())
 
     def _take(self, frame: Frame) -> None:
@@ -190,7 +197,14 @@ class Probe:
         if frame["source"] is None and not frame["error"]:
             self._gpu_next += (NO_DRIVER_TIMES - 1) * self._gpu_interval_s
         if self._gpu_interval_s:
-            self._wire.send({"kind": "gpus", "t": time.time(), **frame})
+            # With the lines of that moment: by themselves they would wake the daemon once more.
+            self._gpus = {"kind": "gpus", "t": time.time(), **frame}
+            self._tell_gpus_at = next_look(time.monotonic())
+
+    def _tell_gpus(self, now: float) -> None:
+        if self._gpus is not None and now >= self._tell_gpus_at:
+            self._wire.send(self._gpus)
+            self._gpus = None
 
 
 def _gpu_frame(args: Frame) -> Frame:
