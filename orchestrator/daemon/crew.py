@@ -4,9 +4,10 @@ It owns the supervisors' tasks; display.py shows what they know. It must not dec
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
+POLICIES = "restart_policies"
+"""Where it is kept what the inventory said of restarts when that was last heeded, by job."""
 RESTART_AFTER_S = 5.0
 LOOKS_EVERY_S = 0.2
 MET_WITHIN_S = 5.0
@@ -88,6 +91,7 @@ class Crew:
         """Show the newest runs, and take up every one that is not finished."""
         await self.display.refresh()
         await self.take_up()
+        await self._follow_edits()
 
     async def take_up(self) -> None:
         """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
@@ -110,10 +114,7 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            member = Supervisor(view, job, self._stages(run, job))
-            # What was edited while no daemon was there counts as well.
-            member.tell(PolicyChanged())
-            self._start(member)
+            self._start(Supervisor(view, job, self._stages(run, job)))
 
     async def follow_policies(self) -> None:
         """What the inventory says now of restarts counts for runs that live, also in a back-off."""
@@ -123,7 +124,20 @@ class Crew:
             if member is None or job is None or job.restart == member.job.restart:
                 continue
             member.job = replace(member.job, restart=job.restart)
-            member.tell(PolicyChanged())
+        await self._follow_edits()
+
+    async def _follow_edits(self) -> None:
+        """What was edited while no daemon was there counts as well; keep what counts now."""
+        now = {name: asdict(job.restart) for name, job in self._inventory().jobs.items()}
+        now = json.loads(json.dumps(now))
+        before = await self._store.values.get(POLICIES)
+        if before == now:
+            return
+        await self._store.values.set(POLICIES, now)
+        for member in self._members.values():
+            job = member.view.run.job
+            if before is not None and before.get(job) != now.get(job):
+                member.tell(PolicyChanged())
 
     async def let_go(self) -> None:
         """Leave the runs of hosts that another daemon drives to that daemon."""

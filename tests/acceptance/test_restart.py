@@ -143,6 +143,8 @@ def test_restart_policy_that_is_edited_in_a_backoff_counts(
     file.write_text(whole)
     run = orch.json("run", "--detach")["run"]
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    orch("daemon", "stop")
     file.write_text(whole.replace(restart, ""))
+    orch("daemon", "start")
     orch.until(lambda: orch.json("show", run)["state"] == "failed")
     assert orch.json("show", run)["attempt"] == 1
