@@ -7,11 +7,13 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, cast
 
 from orchestrator.api.location import find_inventory
 from orchestrator.cli import output
+from orchestrator.cli.packed import pieces
 from orchestrator.cli.verdict import verdict_lines
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures import Signature
@@ -95,21 +97,16 @@ def _is_text(sample: bytes) -> bool:
 def chunks_of(file: str) -> Iterator[bytes]:
     """A log piece by piece, `-` being standard input; UsageError where it cannot be read."""
     if file == "-":
-        yield from _pieces(sys.stdin.buffer)
+        yield from pieces("stdin", cast("BufferedReader", sys.stdin.buffer), PIECE_BYTES)
         return
     try:
         with Path(file).open("rb") as log:
-            yield from _pieces(log)
+            yield from pieces(file, log, PIECE_BYTES)
     except OSError as error:
         raise UsageError(
             f"{file}: {error.strerror}.",
             remedy="Give a log, or - for stdin; of a run `orch explain RUN` tells.",
         ) from error
-
-
-def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(PIECE_BYTES):
-        yield piece
 
 
 def _lines(verdict: Verdict, file: str, remark: str, *, several: bool) -> list[str]:

@@ -214,13 +214,16 @@ def build_parser(only: str | None = None) -> Parser:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options of a command line; leaves with 2 and the usage where it is wrong.
 
-    `rest` has the words after `--`; `function` is None where no command was named.
+    `rest` has the words after `--` where they are for a program; elsewhere they are names as any.
+    `function` is None where no command was named.
     """
     words, rest = list(argv), []
     if "--" in words:
         at = words.index("--")
         words, rest = words[:at], words[at + 1 :]
     command = _command_word(words)
+    if rest and not _takes_rest(command, words):
+        words, rest = [*words, *rest], []
     parser = build_parser(command)
     if command is not None and command not in COMMANDS:
         parser.error(f"there is no command {command!r}{_nearest(command)}")
@@ -231,8 +234,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
             f"unrecognized arguments: {' '.join(unknown)}"
             f"{words_of_the_program if options.takes_rest else ''}"
         )
-    if rest and not options.takes_rest:
-        options.parser.error("this command takes nothing after --")
     options.rest = rest
     return options
 
@@ -244,6 +245,15 @@ def _command_word(words: Sequence[str]) -> str | None:
             return word
         skip = word == "--config" and not skip
     return None
+
+
+def _takes_rest(command: str | None, words: Sequence[str]) -> bool:
+    """Whether words behind `--` go to a program."""
+    found = COMMANDS.get(command or "")
+    while found is not None and found.parts is not None:
+        parts = found.parts
+        found = next((parts[word] for word in words if word in parts), None)
+    return found is not None and found.takes_rest
 
 
 def _nearest(word: str) -> str:

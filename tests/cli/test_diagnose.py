@@ -1,6 +1,9 @@
 """`orch diagnose` reads any log with no daemon, with an inventory or none; 3 is for a crash."""
 
+import bz2
+import gzip
 import json
+import lzma
 import random
 import subprocess
 import sys
@@ -9,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests.cli.conftest import Ran
 
@@ -160,3 +164,31 @@ def test_colours_bars_and_torn_letters_are_text(logs: Path, orch: Orch, content:
     """A terminal's log is a log."""
     (logs / "odd").write_bytes(content)
     assert orch("diagnose", "odd").out == "ok: no crash found\n"
+
+
+PACKED = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": lambda text: zstandard.compress(text[:40]) + zstandard.compress(text[40:]),
+}
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_a_packed_log_is_read_as_the_text_that_it_holds(logs: Path, orch: Orch, kind: str) -> None:
+    """Told by how the file begins, whatever it is called; also where it has several parts."""
+    text = (logs / "crash.log").read_bytes()
+    (logs / "old").write_bytes(PACKED[kind](text))
+    plain, packed = orch("diagnose", "crash.log"), orch("diagnose", "old")
+    assert (packed.code, packed.err) == (3, "")
+    assert packed.out == plain.out
+
+
+def test_a_packed_log_that_is_cut_is_refused(logs: Path, orch: Orch) -> None:
+    """What is missing may be what went wrong, so that no verdict is given."""
+    text = random.Random(1).randbytes(4000)
+    (logs / "cut.gz").write_bytes(gzip.compress(text)[:-100])
+    ran = orch("diagnose", "cut.gz")
+    assert ran.code == 2
+    assert "cut.gz: the gzip file cannot be unpacked to its end" in ran.err
+    assert "zcat" in ran.err

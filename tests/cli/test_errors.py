@@ -33,6 +33,16 @@ def test_errors_keep_the_daemons_exit_code(canned: CannedBackend, orch: Orch) ->
     assert (ran.code, ran.err) == (1, "orch: The disk is full. Free some.\n")
 
 
+def test_words_behind_two_dashes_are_names_where_no_program_is_run(
+    canned: CannedBackend, orch: Orch
+) -> None:
+    """`orch show -- RUN` is what a careful script writes."""
+    ran = orch("show", "--", "nope")
+    assert (ran.code, ran.err.partition(".")[0]) == (102, "orch: There is no run nope")
+    assert orch("show", "--json", "--", "nope").code == 102
+    assert orch("ps", "--", "more").code == 2
+
+
 def test_misspelt_command_names_the_nearest(orch: Orch) -> None:
     """Usage is 2, with the word that was probably meant."""
     ran = orch("statsu")

@@ -87,7 +87,7 @@ class Engine:
             fresh, passed = self._walk.stretch(data[start:stop])
             found += fresh
             start += passed
-            if self._pace.thrifty():
+            if self._pace.thrifty() and not self._walk.deep:
                 self._rest = b""
                 return found + self._hold(data[start:])
         return found

@@ -81,7 +81,7 @@ class Walk:
             self._last_read = self._number
             self._number += 1
             position = counted = stop
-            if not whole and self._pace.thrifty():
+            if not whole and self._pace.thrifty() and not self._weaver.deep:
                 break
         self._number += data.count(b"\n", counted, position)
         self._pace.spend(read=0, passed=position - counted)
@@ -99,6 +99,11 @@ class Walk:
         self._pace.spend(read=0, passed=stop - start)
         self._tail = data[max(start, stop - TAIL_BYTES) : stop]
         return found
+
+    @property
+    def deep(self) -> bool:
+        """Whether a block is open that has to be read to its end."""
+        return self._weaver.deep
 
     def finish(self) -> list[Finding]:
         """Ends all that is open: nothing more belongs to it."""

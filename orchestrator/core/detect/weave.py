@@ -21,6 +21,8 @@ from orchestrator.core.parse.traceback import MAX_TEXT_LINES, Block
 
 MAX_OPEN = 512
 MAX_OF_ONE = 32
+DEEP_PARTS = 50
+"""No program that lives on chains so many exceptions."""
 """Open blocks, of all and of one speaker."""
 MAX_TWINS = 16
 """Blocks of one speaker that are looked at for a line."""
@@ -63,6 +65,11 @@ class Weaver:
     def idle(self) -> bool:
         """Whether no block is open."""
         return not self.open
+
+    @property
+    def deep(self) -> bool:
+        """Whether a block is open that goes on and on: its end says what it was."""
+        return any(len(one.block.parts) > DEEP_PARTS for one in self.open)
 
     def feed(self, line: Line) -> tuple[bool, list[Reading]]:
         """Whether the line belongs to a block, and the blocks that it ended."""

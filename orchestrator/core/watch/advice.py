@@ -55,9 +55,9 @@ WATCHED: tuple[Signature, ...] = (
     ),
     signature(
         id=THROUGHPUT_DROP,
-        title="The run goes at half its speed",
+        title="The run has become slower, and stays so",
         cause=(
-            "Steps take twice the time that they took at first, and have for a while: a card that"
+            "Steps take much longer than right before, the quick ones too, and stay so: a card that"
             " throttles, a loader that starves, a neighbour on the same host, recompiling."
         ),
         next_steps=(

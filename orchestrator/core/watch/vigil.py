@@ -6,12 +6,10 @@ Times are those of the daemon's clock.
 """
 
 import math
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.core.detect.downgrade import BASE_STEPS, RECENT_STEPS, downgraded
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.detect.signatures.model import Signature
 from orchestrator.core.findings import Finding, Role
@@ -19,8 +17,9 @@ from orchestrator.core.model import Severity, WatchPolicy
 from orchestrator.core.watch import advice
 from orchestrator.core.watch.activity import Activity, said
 from orchestrator.core.watch.expectation import IN_A_ROW, Expectation
-from orchestrator.core.watch.pace import TRAINING, Pace, Speed
+from orchestrator.core.watch.pace import TRAINING, Pace
 from orchestrator.core.watch.rule_watch import RuleWatches
+from orchestrator.core.watch.slowdown import Slower
 
 BLIND_AFTER_S = 300.0
 SILENT_LEAST_S = 300.0
@@ -67,9 +66,7 @@ class Vigil:
         self._expectations = [Expectation(text) for text in policy.expect]
         self._rules = RuleWatches(rules, max(started_at, now), seen_before=has_output)
         self._bad_losses = 0
-        self._speed = Speed()
-        self._first_memory: list[int] = []
-        self._newest_memory: deque[int] = deque(maxlen=RECENT_STEPS)
+        self._slower = Slower()
         self._told: set[str] = set()
         self._found: list[Finding] = []
 
@@ -96,10 +93,10 @@ class Vigil:
         if isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step):
             self._has_steps = True
             self._stepped_at = at
-            self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
+            took = self._pace.step(int(step), told_at if told_at is not None else at, self.phase)
+            if took is not None:
+                self._slower.step(*took, values.get("tokens_per_s"), values.get("memory_bytes"))
         self._weigh_loss(values.get("loss"), step)
-        self._note_memory(values.get("memory_bytes"))
-        self._speed.add(values.get("tokens_per_s"))
         for one in self._expectations:
             if one.feed(values):
                 what = values.get(one.what.name)
@@ -127,8 +124,7 @@ class Vigil:
         if self._unseen_since is not None and now - self._unseen_since >= BLIND_AFTER_S:
             since = _duration(now - self._unseen_since)
             self._tell(advice.BLIND, f"not seen for {since}; the run is as it was then")
-        if self._pace.is_halved(now):
-            self._tell_pace()
+        self._tell_pace()
         if self._unseen_since is None:
             for rule, text in self._rules.wrong(now):
                 self._tell(advice.EXPECTATION_FAILED, text, key=rule.id, same=rule.id)
@@ -148,22 +144,16 @@ class Vigil:
         return now - self._started_at > BEGINNING_S and now - self._heard_at < RECENT_STEP_S
 
     def _tell_pace(self) -> None:
-        """Slower for good; with more memory as well, compiled code was given up.
-
-        Steps that do so much more as well are neither: longer sequences take longer, and memory.
-        """
-        if self._speed.is_kept:
+        """Slower for good; with more memory as well, compiled code was given up."""
+        fall = self._slower.fall
+        if fall is None:
             return
-        memory = (*self._first_memory, *self._newest_memory)
-        given_up = downgraded(self._pace.intervals_s, memory)
-        if given_up is not None and given_up != downgraded(self._pace.intervals_s):
-            self._tell(
-                "silent_eager", f"{given_up}: compiled code may run eagerly now", same="pace"
-            )
+        text = f"{fall.unit} takes {fall.factor:.1f} times as long as before, and stays so"
+        if fall.memory is None:
+            self._tell(advice.THROUGHPUT_DROP, text)
             return
-        usual_s, recent_s = self._pace.usual_s or 0.0, self._pace.recent_s or 0.0
-        text = f"a step takes {recent_s:.3g} s; at first it took {usual_s:.3g} s"
-        self._tell(advice.THROUGHPUT_DROP, text)
+        text += f", with {fall.memory:.1f} times the memory: compiled code may run eagerly now"
+        self._tell("silent_eager", text, same="pace")
 
     def silence(self, now: float) -> Silence | None:
         """The first witness of a hang, if there is one that was not told yet."""
@@ -222,14 +212,6 @@ class Vigil:
         if self._bad_losses == IN_A_ROW:
             text = f"the loss is {loss} at step {step}, the {IN_A_ROW}rd time in a row"
             self._tell(advice.NAN_LOSS, text, same="nan")
-
-    def _note_memory(self, peak_bytes: object) -> None:
-        if isinstance(peak_bytes, bool) or not isinstance(peak_bytes, int):
-            return
-        if len(self._first_memory) < BASE_STEPS:
-            self._first_memory.append(peak_bytes)
-        else:
-            self._newest_memory.append(peak_bytes)
 
     def _tell(self, signature: str, text: str, *, key: str = "", same: str = "") -> None:
         name = f"{signature} {key}" if key else signature

@@ -272,3 +272,17 @@ def test_line_without_an_end_does_not_grow() -> None:
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used < 2_000_000
+
+
+def test_a_chain_longer_than_the_budget_of_lines_is_read_to_its_end() -> None:
+    """Twenty thousand layers: the first says why, the last is what was raised."""
+    first = CRASH.replace(b"KeyError: 'labels'", b"OSError: [Errno 28] No space left on device")
+    link = b"\nThe above exception was the direct cause of the following exception:\n\n"
+    layers = (
+        link + CRASH.replace(b"KeyError: 'labels'", b"RuntimeError: layer %d" % number)
+        for number in range(20_000)
+    )
+    verdict = diagnose([first + b"".join(layers)])
+    assert (verdict.signature, verdict.line) == ("disk_full", 1)
+    assert verdict.exception is not None
+    assert verdict.exception.message == "layer 19999"

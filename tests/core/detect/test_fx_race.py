@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.detect.downgrade import downgraded
 from orchestrator.core.detect.engine import diagnose
 from orchestrator.core.findings import Role, Verdict
 
@@ -79,17 +78,3 @@ def test_downgrade_without_a_crash_is_a_finding() -> None:
     assert [(item.signature, item.role) for item in verdict.findings] == [
         ("silent_eager", Role.DIAGNOSTIC)
     ]
-
-
-def test_step_times_alone_tell_a_downgrade() -> None:
-    """Steps that stay several times slower are told; warm-up, one slow step and noise are not."""
-    steady = [9.0, 4.0] + [0.10 + 0.01 * (i % 3) for i in range(60)]
-    assert downgraded(steady) is None
-    assert downgraded([*steady, 0.9]) is None
-    by_turns = [0.1, 0.1, 0.4] * 20
-    assert downgraded([*by_turns, *[0.4] * 5]) is None
-    assert downgraded([*by_turns, *[0.7] * 5]) is not None
-    said = downgraded([*steady, *[1.2] * 5], [10] * 62 + [25] * 5)
-    assert said is not None
-    assert "times as long" in said
-    assert "2.5 times the memory" in said

@@ -9,12 +9,12 @@ RECOMPILES = (
     "torch._dynamo hit config.recompile_limit (8)\n"
 )
 
-begun, at = time.time() - 400.0, 0.0
+begun, at = time.time() - 900.0, 0.0
 with open(os.path.join(os.environ["ORCH_RUN_DIR"], "metrics.jsonl"), "a") as metrics:
-    for step in range(1, 141):
+    for step in range(1, 401):
         # It tells times of its own, so that nobody has to wait for a slow minute.
-        at += 1.0 if step <= 60 else 2.4
-        loss = 3.0 if step < 100 else None
+        at += 1.0 if step <= 280 else 2.4
+        loss = 3.0 if step < 350 else None
         line = {"t": begun + at, "step": step, "loss": loss, "phase": "train"}
         metrics.write(json.dumps(line) + "\n")
 print(RECOMPILES, end="", flush=True)
