@@ -10,14 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.probe import procfs
 from tests.conftest import TmuxCall, XdgFolders
 from tests.faults.nursery import Nursery
 from tests.faults.points import POINTS, Fault
-from tests.faults.story import Stage, inventory
+from tests.faults.story import LOG_NAME, Stage, inventory
 from tests.lab.receiver import Receiver
 
 STORIES = {
-    "asked for": ["create:before", "create:after", "apply:before", "apply:after"],
+    "asked for": [
+        "take:before",
+        "take:after",
+        "create:before",
+        "create:after",
+        "apply:before",
+        "apply:after",
+    ],
+    "looked at": ["look:before"],
     "launched": [
         *("launch:before", "launch:after", "follow:before", "follow:after"),
         *("append:before", "append:after", "stored:before"),
@@ -26,6 +35,8 @@ STORIES = {
         "pending:before",
         "pending:after",
         "stored:after",
+        "persist:before",
+        "persist:after",
         "verdict:before",
         "verdict:after",
     ],
@@ -39,6 +50,15 @@ STORIES = {
         *("send:before", "send:after", "delivered:before"),
     ],
 }
+STOPPED = {
+    "while it runs": [
+        *("apply:before", "apply:after", "end:before", "end:after", "verdict:before"),
+        *("verdict:after", "apply:before", "apply:after"),
+    ],
+    "in its back-off": ["apply:before", "apply:after"],
+}
+REBUILT = ["rebuild:before", "rebuild:after", "follow:before", "append:before"]
+STEPS = "-m played steps --count 0 --pause 0.2"
 EVERY_DECISION = 30
 """More than there are; the walk ends with the run."""
 
@@ -82,7 +102,54 @@ def test_death_after_every_decision_in_turn(stage: Stage) -> None:
     stage.check()
 
 
+@pytest.mark.parametrize("when", STOPPED)
+def test_death_over_a_stop(when: str, stage: Stage, receiver: Receiver) -> None:
+    """However often a daemon dies of it, a run that a person stops is stopped, once."""
+    backs_off = when == "in its back-off"
+    text = stage.config.read_text().replace("backoff: 100ms", "backoff: 1h")
+    stage.config.write_text(text if backs_off else text.replace("-m played infra --fail 1", STEPS))
+    stage.start(None)
+    stage.until(stage.runs, stage.ask)
+    stage.until(lambda: stage.runs()[0]["state"] == ("backoff" if backs_off else "running"))
+    for fault in STOPPED[when]:
+        stage.start(Fault.of(fault))
+        # The verdict may come while the stop still waits for what is left, or after it.
+        stage.until(lambda: stage.gone() or stage.done(), stage.ask_to_stop)
+    stage.start(None)
+    stage.until(stage.done)
+    run = stage.runs()[0]
+    assert (run["state"], run["attempt"]) == ("stopped", 1)
+    told = ["firing"] if backs_off else []
+    assert [one.json["status"] for one in receiver.received] == told
+    places = [procfs.environment(one.pid).get("ORCH_RUN_DIR") for one in procfs.every()]
+    assert run["directory"] not in places
+
+
+def test_death_while_a_lost_run_comes_back(stage: Stage) -> None:
+    """Each daemon asks again; the run is there once, with each of its bytes, and finishes."""
+    text = stage.config.read_text()
+    stage.config.write_text(text.replace("-m played infra --fail 1", STEPS))
+    stage.start(None)
+    stage.until(stage.runs, stage.ask)
+    stage.until(lambda: stage.runs()[0]["log_bytes"] > 0)
+    stage.close()
+    for path in stage.location.state_folder.glob("orch.db*"):
+        path.unlink()
+    for fault in REBUILT:
+        stage.start(Fault.of(fault))
+        stage.until(stage.gone)
+    stage.start(None)
+    stage.until(lambda: stage.runs() and stage.runs()[0]["state"] == "running")
+    (run,) = stage.runs()
+    stage.ask_to_stop()
+    stage.until(stage.done)
+    written = (Path(run["directory"]) / "attempt-1" / LOG_NAME).read_bytes()
+    assert stage.client.log(run["id"]).content == written
+    assert (run["number"], run["attempt"]) == (1, 1)
+
+
 def test_every_point_is_met_by_a_story() -> None:
     """A point that no story names would be a promise that nobody keeps."""
-    named = {Fault.of(fault).point for story in STORIES.values() for fault in story}
+    stories = [*STORIES.values(), *STOPPED.values(), REBUILT]
+    named = {Fault.of(fault).point for story in stories for fault in story}
     assert named == set(POINTS)

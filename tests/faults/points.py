@@ -21,11 +21,13 @@ from orchestrator.reading import Reader
 from orchestrator.sinks.webhook import WebhookSink
 from orchestrator.store.actions import Actions
 from orchestrator.store.deliveries import Deliveries
+from orchestrator.store.environments import Environments
 from orchestrator.store.logs import Logs
 from orchestrator.store.runs import Runs
 from orchestrator.store.store import Store
 
 POINTS: Mapping[str, tuple[Any, str]] = {
+    "take": (Runs, "take"),
     "create": (Runs, "create"),
     "apply": (Store, "apply"),
     "pending": (Actions, "is_pending"),
@@ -34,6 +36,8 @@ POINTS: Mapping[str, tuple[Any, str]] = {
     "follow": (supervise, "follow"),
     "append": (Logs, "append"),
     "stored": (Follower, "stored"),
+    "persist": (Runs, "update"),
+    "look": (Environments, "add"),
     "verdict": (Reader, "verdict"),
     "evidence": (acting, "collect"),
     "turn": (Gate, "turn"),
@@ -42,6 +46,7 @@ POINTS: Mapping[str, tuple[Any, str]] = {
     "heads": (Deliveries, "heads"),
     "send": (WebhookSink, "send"),
     "delivered": (Deliveries, "delivered"),
+    "rebuild": (Runs, "rebuild"),
 }
 
 

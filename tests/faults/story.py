@@ -8,7 +8,7 @@ with Stage(...) as stage:      a folder, an inventory, a receiver
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Stage:
     def __init__(
         self, nursery: Nursery, config: Path, env: Mapping[str, str], receiver: Receiver
     ) -> None:
-        self._nursery, self._config, self._env = nursery, config, dict(env)
+        self._nursery, self.config, self._env = nursery, config, dict(env)
         self._receiver = receiver
         self.location = locate(config, self._env)
         self.client = Client(self.location.socket, timeout_s=20.0)
@@ -76,9 +76,8 @@ class Stage:
 
     def start(self, fault: Fault | None) -> None:
         """A daemon takes over."""
-        if self.daemon is not None:
-            self.daemon.end()
-        self.daemon = self._nursery.start(self._config, self._env, fault)
+        self.close()
+        self.daemon = self._nursery.start(self.config, self._env, fault)
 
     def gone(self) -> bool:
         """Whether the daemon of now is dead."""
@@ -91,6 +90,21 @@ class Stage:
             list(self.client.stream("POST", "/v1/run", {}))
         except OrchError as error:
             self.refusal = str(error)  # most often it died of that, which the loop sees
+
+    def ask_to_stop(self) -> None:
+        """A person wants the newest run to end."""
+        try:
+            list(self.client.stream("POST", "/v1/runs/@1/stop", {"grace_s": 1}))
+        except OrchError as error:
+            self.refusal = str(error)
+
+    def until(self, holds: Callable[[], Any], meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Until something holds; what is to be done again and again until then."""
+        deadline = time.monotonic() + WITHIN_S
+        while not holds():
+            assert time.monotonic() < deadline, f"not in time: {self.runs()} {self.refusal}"
+            meanwhile()
+            time.sleep(0.01)
 
     def runs(self) -> list[dict[str, Any]]:
         """The runs as the daemon tells them, newest first; none where it does not answer."""
@@ -141,3 +155,4 @@ class Stage:
         """End the daemon."""
         if self.daemon is not None:
             self.daemon.end()
+        self.daemon = None
