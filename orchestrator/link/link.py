@@ -6,21 +6,22 @@ so that nobody notices the change. A run on the target never depends on it.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.core.model import LinkState, Target
-from orchestrator.link.boot import NoPython, Patience, boot
+from orchestrator.link.boot import Patience
 from orchestrator.link.feeds import Feed, Watch
-from orchestrator.link.package import ProbePackage, probe_package
+from orchestrator.link.package import ProbePackage
 from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
-from orchestrator.link.shell_probe import SHELL, start_shell
+from orchestrator.link.shell_probe import SHELL
+from orchestrator.link.standing import Standing, StateReader
+from orchestrator.link.starting import Starter, Token
 from orchestrator.link.subscribed import Life, Subscribed
-from orchestrator.probe.frames import TOKEN_SHIFT, Frame
+from orchestrator.probe.frames import Frame
 from orchestrator.transport.base import Transport
 
 BACKOFF_FIRST_S = 0.5
@@ -31,9 +32,6 @@ _STEADY_S = 2.0
 faults that came one after the other each waited as long as a host that is dead."""
 
 logger = logging.getLogger(__name__)
-
-StateReader = Callable[[LinkState], None]
-Token = Callable[[], int]
 
 
 class Link:
@@ -55,24 +53,17 @@ class Link:
         token: Token = lambda: 0,
     ) -> None:
         self.target = target
-        self.state = LinkState.UNREACHABLE
-        self._said = ""
-        """Why it was lost, as was logged."""
-        self.problem: TargetError | None = None
-        """Why the link is unreachable; None while it is not, and before the first attempt."""
-        self._transport, self._clock, self._key = transport, clock, key
-        self._package, self._token = package, token
+        self._standing = Standing(target.name)
+        self._transport, self._clock, self._token = transport, clock, token
+        self._starter = Starter(target, transport, clock, key, package=package, token=token)
         self._probe: Life | None = None
         self._seen_at: float | None = None
         self._hello: Frame | None = None
-        self._generation = 0
         self._failures = 0
         """Attempts in a row that came to no probe."""
         self._hello_at = float("inf")
         """When the newest attempt came to one, on the monotonic clock."""
-        self._readers: list[StateReader] = []
         self._subscribed = Subscribed(target.name)
-        self._bulk_slots: set[int] = set()
         self._settled = asyncio.Event()
         self._judged = asyncio.Event()
         self._poked = asyncio.Event()
@@ -112,6 +103,16 @@ class Link:
             self._settled.clear()
 
     @property
+    def state(self) -> LinkState:
+        """Whether the probe is heard."""
+        return self._standing.state
+
+    @property
+    def problem(self) -> TargetError | None:
+        """Why the link is unreachable; None while it is not, and before the first attempt."""
+        return self._standing.problem
+
+    @property
     def seen_at(self) -> float | None:
         """When the probe last sent a frame, unix seconds; None where it never did."""
         return self._probe.seen_at if self._probe is not None else self._seen_at
@@ -128,8 +129,7 @@ class Link:
 
     def on_state(self, reader: StateReader) -> Callable[[], None]:
         """Call `reader` with every new state, until the result is called."""
-        self._readers.append(reader)
-        return partial(self._readers.remove, reader)
+        return self._standing.on_state(reader)
 
     # --- what the probe is asked -----------------------------------------------------------------
 
@@ -207,24 +207,12 @@ class Link:
         """End a feed."""
         self._subscribed.unlisten(feed)
 
-    @asynccontextmanager
-    async def bulk(self) -> AsyncIterator[ProbeChannel]:
+    def bulk(self) -> AbstractAsyncContextManager[ProbeChannel]:
         """A probe of its own, over a connection of its own, for calls that move many bytes.
 
         It does not reconnect: a call on it fails with Unreachable, and is to be begun again.
         """
-        slot = next(number for number in range(1000) if number not in self._bulk_slots)
-        self._bulk_slots.add(slot)
-        try:
-            probe = await self._boot(f"{self._key}.bulk{slot}", lambda _: None, bulk=True)
-            living = asyncio.create_task(probe.live(), name=f"bulk {self.target.name}")
-            try:
-                yield probe
-            finally:
-                living.cancel()
-                await asyncio.gather(living, return_exceptions=True)
-        finally:
-            self._bulk_slots.discard(slot)
+        return self._starter.bulk()
 
     # --- for Watch -------------------------------------------------------------------------------
 
@@ -265,9 +253,7 @@ class Link:
             problem = await self._one_life()
             if self._clock.monotonic() - self._hello_at >= _STEADY_S:
                 delay_s = BACKOFF_FIRST_S
-            self.problem = problem
-            self._note_lost(problem)
-            self._set_state(LinkState.UNREACHABLE)
+            self._standing.lose(problem)
             self._settled.set()
             await self._pause(self._clock.jitter(delay_s))
             delay_s = min(2 * delay_s, BACKOFF_MOST_S)
@@ -309,52 +295,15 @@ class Link:
 
     def _judge(self, probe: Life) -> None:
         """What the link to this probe is worth now; one that is cut may come back."""
-        self.problem = probe.cut
-        if probe.cut is not None:
-            state = LinkState.UNREACHABLE
-            self._note_lost(probe.cut)
-        else:
-            self._said = ""
-            if self.state is LinkState.UNREACHABLE:
-                logger.info("link.connected", extra={"target": self.target.name})
-            state = LinkState.DEGRADED if probe.late else LinkState.CONNECTED
-        self._set_state(state)
+        self._standing.judge(probe)
         self._settled.set()
         self._judged.set()
 
-    def _note_lost(self, why: TargetError) -> None:
-        if str(why) == self._said:
-            return
-        self._said = str(why)
-        logger.info("link.unreachable", extra={"target": self.target.name, "reason": str(why)})
-
     async def _begin_life(self) -> Life:
-        try:
-            return await self._boot(self._key, self._subscribed.accept, bulk=False)
-        except NoPython as exc:
-            logger.info("link.plain_shell", extra={"target": self.target.name, "why": str(exc)})
-            return await start_shell(
-                self.target, self._transport, self._clock, self._subscribed.accept
-            )
-
-    async def _boot(
-        self, key: str, on_frame: Callable[[Frame], None], *, bulk: bool
-    ) -> ProbeChannel:
-        least = (self._token() << TOKEN_SHIFT) + int(self._clock.now() * 1000)
-        self._generation = max(self._generation + 1, least)
-        booted = await boot(
-            self.target,
-            self._transport,
-            self._package or probe_package(),
-            generation=self._generation,
-            key=key,
-            bulk=bulk,
-            patience=Patience()
-            if bulk or self._hello is None
-            else Patience().after(self._failures),
-        )
-        way = None if bulk else self._transport.way
-        return ProbeChannel(self.target.name, booted, self._clock, on_frame, way)
+        patience = Patience()
+        if self._hello is not None:
+            patience = patience.after(self._failures)
+        return await self._starter.start(self._subscribed.accept, patience)
 
     async def _pause(self, seconds: float) -> None:
         """Let a host that is there and refuses have its peace; one that comes back is met."""
@@ -372,15 +321,8 @@ class Link:
             await asyncio.gather(*waits, return_exceptions=True)
         self._settled.clear()
 
-    def _set_state(self, state: LinkState) -> None:
-        if state is self.state:
-            return
-        self.state = state
-        for reader in list(self._readers):
-            reader(state)
-
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
         if not keeper.cancelled() and (exc := keeper.exception()) is not None:
             logger.critical("link.keeper_failed", extra={"target": self.target.name}, exc_info=exc)
-        self._set_state(LinkState.UNREACHABLE)
+        self._standing.end()
         self._settled.set()
