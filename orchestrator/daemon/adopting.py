@@ -55,8 +55,9 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
         directory=f"{job.workdir}/runs/{{id}}.{uid}",
         why=str(body.get("why") or f"adopted: {seen['command']}"),
     )
-    stored = await parts.store.runs.create(draft)
-    await adopted.keep(parts.store, stored, said)
-    await note_command(parts, stored.id, "adopt")
-    await parts.crew.begin(stored, job)
+    with parts.crew.beginning(uid):
+        stored = await parts.store.runs.create(draft)
+        await adopted.keep(parts.store, stored, said)
+        await note_command(parts, stored.id, "adopt")
+        await parts.crew.begin(stored, job)
     yield {"kind": "stored", "run": await parts.crew.display.view(stored.id)}

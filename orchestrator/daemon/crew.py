@@ -6,7 +6,8 @@ It owns the supervisors' tasks; display.py shows what they know. It must not dec
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -73,6 +74,7 @@ class Crew:
         self._drives = drives
         self._gate = Gate(clock)
         self._taking_up = asyncio.Lock()
+        self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.display = Display(
@@ -99,12 +101,23 @@ class Crew:
             left = [
                 run
                 for run in await self._unfinished()
-                if run.id not in self._members and self._drives(run.host)
+                if run.id not in self._members
+                and run.uid not in self._beginning
+                and self._drives(run.host)
             ]
             jobs = await jobs_of(self._store, left, self._inventory())
             # Asked for at once: run by run, those that were begun before are in the way.
             for view in await self._store.views(run.id for run in left):
                 await self._take_up(view, jobs[view.run.id])
+
+    @contextmanager
+    def beginning(self, *uids: str) -> Iterator[None]:
+        """Runs that are being stored here: pending without a supervisor, and not forsaken."""
+        self._beginning.update(uids)
+        try:
+            yield
+        finally:
+            self._beginning.difference_update(uids)
 
     async def _take_up(self, view: RunView, job: Job | None) -> None:
         run = view.run

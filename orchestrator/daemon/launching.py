@@ -95,11 +95,12 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
         await numbering.settle(parts, job)
         # Whoever asked and has left meanwhile gets no run: this cannot be told, and ends us.
         yield {"kind": "launching"}
-        stored = await _store(parts, drafts, request, forced=bool(refused))
-        if request.cold_cache or any(one.name == "cold_cache" and not one.ok for one in checks):
-            await note_cold(parts, job, stored[0])
-        for node, run in zip(drafts, stored, strict=True):
-            await parts.crew.begin(run, node.job)
+        with parts.crew.beginning(*(node.draft.uid for node in drafts)):
+            stored = await _store(parts, drafts, request, forced=bool(refused))
+            if request.cold_cache or any(one.name == "cold_cache" and not one.ok for one in checks):
+                await note_cold(parts, job, stored[0])
+            for node, run in zip(drafts, stored, strict=True):
+                await parts.crew.begin(run, node.job)
         views = [await parts.crew.display.view(run.id) for run in stored]
         yield {"kind": "stored", "run": views[0], "nodes": views}
 

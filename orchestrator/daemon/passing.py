@@ -7,7 +7,7 @@ hosts that are driven here, through this daemon's own socket. Must not: know wha
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,10 @@ class Passing:
     def _require_taker(self, request: Request, progress: Progress, since: float) -> None:
         if not progress.taken and self._clock.monotonic() - since > TAKEN_WITHIN_S:
             raise self._leasing.elsewhere(request.host)
-        if progress.orphaned:
+        if progress.broken:
             raise DaemonError(
-                f"The daemon that drove {request.host} lost it over this; it may have been done.",
+                f"The daemon that drove {request.host} did not end its answer; what was asked may "
+                "have been done.",
                 remedy="`orch status` shows what is so; then ask once more.",
             )
 
@@ -135,7 +136,7 @@ class Passing:
     async def _answer(self, request: Request) -> None:
         """Do it, for as long as somebody wants it."""
         logger.info("request.taken", extra={"path": request.path, "by": request.by})
-        work = asyncio.create_task(_quietly(self._done(request)))
+        work = asyncio.create_task(self._tried(request))
         try:
             while not (await asyncio.wait({work}, timeout=LOOK_S))[0]:
                 with suppress(StoreError):
@@ -145,6 +146,15 @@ class Passing:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+
+    async def _tried(self, request: Request) -> None:
+        """Do it; where that fails, its asker is not left waiting."""
+        try:
+            await self._done(request)
+        except (OrchError, ClientError, OSError) as error:
+            logger.warning("request.failed", extra={"why": str(error)})
+            with suppress(StoreError):
+                await self._store.break_off(request.id)
 
     async def _done(self, request: Request) -> None:
         found = _PATH.match(request.path)
@@ -163,11 +173,3 @@ class Passing:
         while room.unread > MOST_UNREAD:
             await rung(self._store.pushed.bell(), LOOK_S)
             room = await self._surely(lambda: self._store.room(request))
-
-
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
-    """What fails here is told to its asker by the lease, or by time."""
-    try:
-        await work
-    except (OrchError, ClientError, OSError) as error:
-        logger.warning("request.failed", extra={"why": str(error)})

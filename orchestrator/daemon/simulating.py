@@ -37,8 +37,10 @@ async def simulate(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Mess
     target = _target(inventory, body.get("target"))
     with only_one(parts, JOB):
         await moving.driven(parts, [target])
-        run = await parts.store.runs.create(_draft(parts, target, sample, str(body["signature"])))
-        await parts.crew.begin(run, simulated_job(inventory))
+        draft = _draft(parts, target, sample, str(body["signature"]))
+        with parts.crew.beginning(draft.uid):
+            run = await parts.store.runs.create(draft)
+            await parts.crew.begin(run, simulated_job(inventory))
         yield {"kind": "stored", "run": await parts.crew.display.view(run.id)}
         await waiting.wait(parts, run.id, {"until": "ended"})
         incidents = (await queries.incidents(parts, {"run": run.id}))["incidents"]

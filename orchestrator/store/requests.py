@@ -15,7 +15,7 @@ from orchestrator.store.leases import database_time
 from orchestrator.store.pushed import Pushed
 from orchestrator.store.worker import Worker
 
-ASKED, TAKEN, ANSWERED = "asked", "taken", "answered"
+ASKED, TAKEN, ANSWERED, BROKEN = "asked", "taken", "answered", "broken"
 WANTED_S = 15.0
 """So long after its asker was last heard nobody wants an answer any more."""
 KEPT_S = 3600.0
@@ -45,8 +45,8 @@ class Progress:
     taken: bool
     over: bool
     """No further part comes."""
-    orphaned: bool
-    """Whoever took it has lost the host, and had not answered."""
+    broken: bool
+    """Whoever took it will not answer any more: it failed over it, or has lost the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,10 @@ class Requests:
     async def finish(self, request: str) -> None:
         """All parts are there."""
         await self._worker.call(lambda c: _state(c, request, ANSWERED))
+
+    async def break_off(self, request: str) -> None:
+        """No more parts come, and these are not all."""
+        await self._worker.call(lambda c: _state(c, request, BROKEN))
 
     async def read(self, request: str, have: int) -> Progress:
         """The parts after the first `have`, which are forgotten; it says that they are wanted."""
@@ -175,7 +179,7 @@ def _read(connection: Connection, request: str, have: int) -> Progress:
         parts=tuple(row.content for row in connection.execute(found)),
         taken=row.state != ASKED,
         over=row.state == ANSWERED,
-        orphaned=row.state == TAKEN and row.taker != driver,
+        broken=row.state == BROKEN or (row.state == TAKEN and row.taker != driver),
     )
 
 

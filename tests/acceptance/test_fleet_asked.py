@@ -117,6 +117,8 @@ def test_only_what_belongs_to_a_host_is_asked_of_others(
         f"VALUES ('x', '{host}', 'POST', '/v1/daemon/stop', '', 'eve', 'asked', 0, 9e9)",
     )
     driver.until(lambda: "is nothing that daemons ask of each other" in driver.log())
+    asked = "SELECT state FROM requests WHERE id = 'x'"
+    driver.until(lambda: postgres.query(url, asked) == ["broken"])
     assert Client(Path(driver.json("daemon", "status")["socket"])).daemon_view()["running"]
     with pytest.raises(ApiError, match="no run"):
         client(driver).call("POST", "/v1/runs/none/stop", {})

@@ -72,24 +72,35 @@ async def test_the_answer_comes_part_by_part(stores: list[Store]) -> None:
     await driver.put("q1", 2, b"end")
     await driver.finish("q1")
     last = await asker.read("q1", 2)
-    assert (last.parts, last.over, last.orphaned) == ((b"end",), True, False)
+    assert (last.parts, last.over, last.broken) == ((b"end",), True, False)
     assert (await driver.room("q1")).unread == 1
 
 
 async def test_a_successor_gets_what_nobody_took(
     stores: list[Store], postgres: Postgres, url: str
 ) -> None:
-    """A request outlives the daemon that it was meant for; one that it had taken is orphaned."""
+    """A request outlives the daemon that it was meant for; one that it had taken is broken off."""
     driver, asker, other = map(requests, stores)
     await asker.ask(QUESTION)
     await driver.take(["pve1"])
     await asker.ask(replace(QUESTION, id="q2"))
     end_lease(postgres, url)
     await turn(stores[2], "pve1")
-    assert (await asker.read("q1", 0)).orphaned
+    assert (await asker.read("q1", 0)).broken
     assert [one.id for one in await other.take(["pve1"])] == ["q2"]
     assert await driver.take(["pve1"]) == ()
-    assert not (await asker.read("q2", 0)).orphaned
+    assert not (await asker.read("q2", 0)).broken
+
+
+async def test_an_answer_that_breaks_off_is_no_whole_one(stores: list[Store]) -> None:
+    """What came of it is had, and then it is said that more should have come."""
+    driver, asker, _ = map(requests, stores)
+    await asker.ask(QUESTION)
+    await driver.take(["pve1"])
+    await driver.put("q1", 0, b"head")
+    await driver.break_off("q1")
+    told = await asker.read("q1", 0)
+    assert (told.parts, told.over, told.broken) == ((b"head",), False, True)
 
 
 async def test_nobody_does_what_nobody_waits_for(
