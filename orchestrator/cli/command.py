@@ -18,6 +18,7 @@ KINDS = {
     "SIGNATURE": "signatures",
     "FROM": "places",
     "TO": "places",
+    "EXPR": "moments",
 }
 """A word's name in the help -> what it may be."""
 

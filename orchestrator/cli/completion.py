@@ -20,6 +20,11 @@ SHORT = "training runs in remote containers: deployed, launched, watched, diagno
 """What `whatis orch` says."""
 MOST_BY_AGE = 3
 """So many of the newest runs are offered as @1, @2, ..."""
+MOMENTS = (
+    *("ended", "crashed", "incident", "step:", "log:"),
+    *(f"phase:{name}" for name in ("compile", "train", "checkpoint", "eval")),
+)
+"""What `wait --until` takes, as far as it can be listed; a metric has any name."""
 _ASK = "orch completion names"
 
 
@@ -65,7 +70,9 @@ def _names(options: argparse.Namespace) -> Iterator[str]:
     kind = options.kind
     if kind in {"targets", "hosts"}:
         yield from ssh_aliases()
-    if kind == "signatures":
+    if kind == "moments":
+        yield from MOMENTS
+    elif kind == "signatures":
         yield from _signatures(options)
     elif kind in {"jobs", "targets", "hosts", "sinks", "places"}:
         yield from _declared(options, kind)

@@ -75,6 +75,8 @@ def test_bash_completes_what_is_no_run(orch: Orch) -> None:
     assert "fx_trace_race" in completed(orch, "simulate", "fx_")
     (orch.folder / "looked.txt").touch()
     assert completed(orch, "cp", "lo") == ["local:", "looked.txt"]
+    assert completed(orch, "wait", "x", "--until", "cr") == ["crashed"]
+    assert completed(orch, "wait", "--until", "phase:c") == ["phase:checkpoint", "phase:compile"]
     assert orch("daemon", "status", check=1)
 
 
