@@ -18,7 +18,6 @@ from orchestrator.daemon.listen import Listen
 KEPT_INVENTORY = "inventory.good.yaml"
 
 PARTS = "orchestrator.daemon.serving"
-LOG_FOLDER = "logs"
 
 
 def main(config: str, listen: Listen | None = None) -> int:
@@ -46,6 +45,8 @@ def _load(location: Location) -> None:
 
     The compiler holds no lock of Python's for its quarter of a second.
     """
+    from orchestrator.store.logs import LOG_FOLDER  # loads a compressor
+
     if any((location.state_folder / LOG_FOLDER).glob("*")):
         engine = importlib.import_module("orchestrator.core.detect.engine")
         threading.Thread(target=engine.Engine, args=((),), daemon=True).start()

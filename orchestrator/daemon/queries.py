@@ -103,8 +103,13 @@ async def metrics(parts: Parts, words: str, query: Mapping[str, str]) -> Message
     run = await parts.store.runs.find(words)
     await parts.fetching.have(run)
     since = number(query, "since_step")
+    return {"metrics": await asyncio.to_thread(_steps, parts, run.id, since)}
+
+
+def _steps(parts: Parts, run: str, since: int | None) -> list[Message]:
+    """In a thread: a flood of metrics is seconds of reading."""
     found = []
-    for line in points.lines_of(parts.store.metrics, run.id, METRICS_BYTES):
+    for line in points.lines_of(parts.store.metrics, run, METRICS_BYTES):
         try:
             record = json.loads(line)
         except ValueError:
@@ -112,7 +117,7 @@ async def metrics(parts: Parts, words: str, query: Mapping[str, str]) -> Message
         step = record.get("step") if isinstance(record, dict) else None
         if isinstance(step, int) and (since is None or step > since):
             found.append(record)
-    return {"metrics": found}
+    return found
 
 
 # --- logs ----------------------------------------------------------------------------------------

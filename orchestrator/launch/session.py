@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from orchestrator.core.command import quote, shell_script
 from orchestrator.core.errors import LaunchError
 from orchestrator.core.model import Adoption, Job, Release, Run, Severity
+from orchestrator.core.model.labels import alert_labels
 from orchestrator.core.parse.secret_forms import wire_forms
 from orchestrator.launch.configuration import asked
 from orchestrator.link.probe_channel import CallFailed
@@ -88,18 +89,14 @@ def end_message(run: Run) -> str:
 
 def end_labels(job: Job, run: Run) -> dict[str, str]:
     """Labels of the alert that an attempt ended badly, as far as they are known before."""
-    target = job.target_named(run.target)
-    return {
-        **target.labels,
-        "alertname": "failed_exit",
-        "severity": Severity.CRITICAL.value,
-        "host": target.host.name,
-        "target": target.name,
-        "job": job.name,
-        "run": run.id,
-        "attempt": str(run.attempt),
-        "rank": "",
-    }
+    return alert_labels(
+        job,
+        job.target_named(run.target),
+        alertname="failed_exit",
+        severity=Severity.CRITICAL,
+        run=run.id,
+        attempt=run.attempt,
+    )
 
 
 def path_first(job: Job, release: Release | None) -> list[str]:

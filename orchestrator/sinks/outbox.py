@@ -23,7 +23,6 @@ from orchestrator.core.errors import StoreError, UsageError
 from orchestrator.core.model import Delivery
 from orchestrator.sinks.base import (
     Lookup,
-    Message,
     Outcome,
     Queue,
     Result,
@@ -32,10 +31,9 @@ from orchestrator.sinks.base import (
     refused,
 )
 from orchestrator.sinks.lane import Lane
-from orchestrator.sinks.messages import covered, message_of, test_message
+from orchestrator.sinks.messages import test_message
+from orchestrator.sinks.sending import STORE_PAUSE_S, Sending
 
-FIRST_RETRY_S = 1.0
-LAST_RETRY_S = 60.0
 MAX_IN_FLIGHT = 8
 """Requests to one sink at a time."""
 DIGEST_ABOVE = 30
@@ -44,7 +42,6 @@ DIGEST_EVERY_S = 10.0
 DIGEST_ALERTS = 50
 LOOK_AGAIN_S = 60.0
 """Even without a wake: an unset sink's variables may have got values."""
-STORE_PAUSE_S = 1.0
 REMOVED = "no longer in the inventory: put it back, or what waits is forgotten after 30 days"
 MAX_WAIT_S = 3700.0
 QUIET_MOST_S = 90_000.0
@@ -68,7 +65,7 @@ class Outbox:
         self._queue = queue
         self._clock = clock
         self._lookup = lookup
-        self._cover = cover
+        self._sending = Sending(queue=queue, clock=clock, lookup=lookup, cover=cover)
         self._lanes = {sink.name: Lane(sink) for sink in sinks}
         self._group: asyncio.TaskGroup | None = None
         queue.subscribe(self.poke)
@@ -146,8 +143,8 @@ class Outbox:
             verb, it = ("has", "it") if len(missing) == 1 else ("have", "them")
             names = " and ".join(missing)
             return refused(f"{names} {verb} no value; export {it} and run any command again")
-        result = await self._sent(lane, test_message(self._clock))
-        self._learn(lane, result)
+        result = await self._sending.sent(lane, test_message(self._clock))
+        self._sending.learn(lane, result)
         if result.outcome is Outcome.TAKEN:
             lane.gone = None
             lane.wake.set()
@@ -260,7 +257,7 @@ class Outbox:
         lane.in_flight.update(item.id for item in bundle)
         if one.attempts == 0:
             lane.sent_at.append(self._clock.monotonic())
-        group.create_task(self._deliver(lane, bundle))
+        group.create_task(self._sending.deliver(lane, bundle))
         return LOOK_AGAIN_S
 
     def _crowded(self, lane: Lane) -> bool:
@@ -268,59 +265,3 @@ class Outbox:
         while lane.sent_at and lane.sent_at[0] < since:
             lane.sent_at.popleft()
         return len(lane.sent_at) >= DIGEST_ABOVE
-
-    async def _deliver(self, lane: Lane, bundle: tuple[Delivery, ...]) -> None:
-        ids = tuple(one.id for one in bundle)
-        try:
-            result = await self._sent(lane, message_of(bundle))
-            await self._settle(lane, bundle, result)
-        except StoreError as exc:
-            # Nothing is lost: it stays pending, and the receiver knows it by its id.
-            logger.warning("outbox.store_refused", extra={"reason": str(exc)})
-            await self._clock.sleep(STORE_PAUSE_S)
-        finally:
-            lane.requests -= 1
-            lane.in_flight.difference_update(ids)
-            lane.wake.set()
-
-    async def _settle(self, lane: Lane, bundle: tuple[Delivery, ...], result: Result) -> None:
-        ids = tuple(one.id for one in bundle)
-        self._learn(lane, result)
-        now = self._clock.now()
-        match result.outcome:
-            case Outcome.TAKEN:
-                await self._queue.delivered(ids, now)
-            case Outcome.GONE:
-                await self._queue.disable(lane.sink.name, result.text)
-            case Outcome.REFUSED:
-                attempts = max(one.attempts for one in bundle)
-                delay = self._clock.jitter(
-                    min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** min(attempts, 10))
-                )
-                delay = max(delay, result.retry_after_s or 0.0)
-                await self._queue.failed(ids, result.text, now + delay)
-
-    def _learn(self, lane: Lane, result: Result) -> None:
-        extra = {"sink": lane.sink.name, "text": result.text}
-        match result.outcome:
-            case Outcome.TAKEN:
-                lane.error = lane.refused = None
-                lane.taken_at = self._clock.now()
-                logger.info("outbox.taken", extra=extra)
-            case Outcome.GONE:
-                lane.error = result.text
-                lane.gone = lane.values(self._lookup)
-                logger.error("outbox.gone", extra=extra)
-            case Outcome.REFUSED:
-                lane.error, lane.refused = result.text, lane.values(self._lookup)
-                if result.retry_after_s is not None:
-                    lane.paused_until = self._clock.monotonic() + result.retry_after_s
-                logger.warning("outbox.refused", extra=extra)
-
-    async def _sent(self, lane: Lane, message: Message) -> Result:
-        try:
-            return await lane.sink.send(covered(message, self._cover), self._lookup)
-        except Exception as exc:  # noqa: BLE001  the edge where a sink becomes a result
-            # A sink that fails in a way of its own must not end the others. The text of the
-            # error may hold an address, so that only its type is kept.
-            return refused(f"the sink failed ({type(exc).__name__})")

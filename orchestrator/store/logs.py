@@ -27,6 +27,8 @@ from orchestrator.core.errors import StoreError
 from orchestrator.store import segments
 from orchestrator.store.segments import Segment
 
+LOG_FOLDER = "logs"
+"""Of the state folder: what runs printed."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 TIME_EVERY_S = 1.0
 """One entry of the line-time index a second at most."""

@@ -33,13 +33,12 @@ from orchestrator.store import (
     runs,
 )
 from orchestrator.store.dialects import POSTGRES
-from orchestrator.store.logs import Logs
+from orchestrator.store.logs import LOG_FOLDER, Logs
 from orchestrator.store.pushed import Pushed
 from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
 from orchestrator.store.schema import DATABASE_FILE, open_database, open_postgres
 from orchestrator.store.worker import Worker
 
-LOG_FOLDER = "logs"
 METRICS_FOLDER = "metrics"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.core.model import Alert, Incident, Job, Target
+from orchestrator.core.model.labels import alert_labels
 
 MAX_TRACEBACK_BYTES = 16 * 1024
 MAX_EVIDENCE_LINES = 10
@@ -75,27 +76,20 @@ def _alert(
         id=ident,
         incident=incident.id,
         status=status,
-        labels=_labels(incident, job, target),
+        labels=alert_labels(
+            job,
+            target,
+            alertname=incident.signature,
+            severity=incident.severity,
+            run=incident.run,
+            attempt=incident.attempt,
+            rank=incident.finding.get("rank"),
+        ),
         annotations=_annotations(incident, target, status, outlook),
         starts_at=incident.opened_at,
         ends_at=incident.resolved_at if status == RESOLVED else None,
         fingerprint=incident.fingerprint,
     )
-
-
-def _labels(incident: Incident, job: Job, target: Target) -> dict[str, str]:
-    rank = incident.finding.get("rank")
-    return {
-        **target.labels,
-        "alertname": incident.signature,
-        "severity": str(incident.severity),
-        "host": target.host.name,
-        "target": target.name,
-        "job": job.name,
-        "run": incident.run,
-        "attempt": str(incident.attempt),
-        "rank": "" if rank is None else str(rank),
-    }
 
 
 def _annotations(incident: Incident, target: Target, status: str, outlook: str) -> dict[str, str]:

@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 from orchestrator.core.inventory.failures import BY_THEMSELVES, SIGNATURES
 from orchestrator.core.model import Severity
-
-LABELS = ("alertname", "severity", "host", "target", "job", "run", "attempt", "rank")
-"""What every alert has; labels of its target come on top."""
+from orchestrator.core.model.labels import LABELS
 
 SIMULATION = "simulation"
 """The job that `orch simulate` plays."""
