@@ -34,6 +34,12 @@ FULL_DISK_PAUSE_S = 2.0
 NOT_STORED = "output_not_stored"
 """Key among a run's metrics while its output cannot be stored here: the reason."""
 
+LOST_BYTES = "output_lost_bytes"
+"""Key among a run's metrics: how much of its output no file has, as the target tells of it."""
+
+LOST_WHY = "output_lost_why"
+"""Likewise, the newest reason: `disk_full`, `truncated` or `rotated`."""
+
 READ_TO = "read_to"
 """Key among a run's metrics: attempt and offset up to which its output was read, by any daemon."""
 
@@ -60,6 +66,7 @@ class Reader:
         # A program that prints its secret must not have it kept, shown and sent.
         self._output_mask, self._metrics_mask = Mask(secrets), Mask(secrets)
         self._persisted_at = clock.monotonic()
+        self._gaps: set[tuple[int, int, str]] = set()
         self._printed_at = math.inf
         """When the newest bytes of the log came; infinite once what they began was told."""
         self.vigil = Vigil(
@@ -127,6 +134,7 @@ class Reader:
                     self._store.logs.gap(
                         self._run.id, self._run.attempt, event.offset, event.end - event.offset
                     )
+                    self._lost(event)
                     findings = []
                     await follower.stored(event)
                 case MetricLines():
@@ -166,6 +174,14 @@ class Reader:
         except StoreError as error:
             # The newest values are kept again in a moment; what was printed matters more.
             logger.warning("tally.not_stored", extra={"run": self._run.id, "why": str(error)})
+
+    def _lost(self, gap: LogGap) -> None:
+        """Say how much is missing: no offset counts it, and each new link tells of it again."""
+        self._gaps.add((gap.offset, gap.size, gap.reason))
+        lost = sum(size for _, size, _ in self._gaps)
+        self.tally.metrics[LOST_BYTES] = max(lost, self.tally.metrics.get(LOST_BYTES) or 0)
+        self.tally.metrics[LOST_WHY] = gap.reason
+        self.changed()
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
         fresh = await self._kept(self._store.logs, self._run.attempt, event, self._output_mask)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from orchestrator.api.client import Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
-from orchestrator.cli.status import exit_text
+from orchestrator.cli.status import exit_text, lost_text
 from orchestrator.cli.verdict import incident_lines
 from orchestrator.core.errors import DaemonError
 from orchestrator.core.parse.terminal import printable, read_prefix
@@ -232,6 +232,8 @@ def summary_lines(run: Mapping[str, Any]) -> list[str]:
         f"  log   {run['target']}:{run['directory']} (attempt {run['attempt']})",
         f"  look  orch logs {run['id']}; orch show {run['id']}",
     ]
+    if lost := lost_text(run):
+        lines.insert(1, f"  output  {lost}")
     if run["incident"]:
         lines[-1] += f"; orch explain {run['incident']}"
     return lines

@@ -175,11 +175,28 @@ def run_lines(run: Mapping[str, Any], moment: float) -> list[str]:
     }
     if place := run.get("log_at"):
         rows["output"] += f"; the rest is at {place}, and comes from the target when asked"
+    if lost := lost_text(run):
+        rows["output"] += f"; {lost}"
     lines = [f"{run['id']}{'  (forced)' if run['forced'] else ''}"]
     lines += [f"  {key:<9}{value}" for key, value in rows.items()]
     if run["verdict"] and run["verdict"].get("crash"):
         lines += ["", *verdict_lines(run["verdict"], same_as=None, incident=run["incident"])]
     return lines
+
+
+_LOST_BY = {
+    "disk_full": "the disk there was full",
+    "truncated": "its file was truncated",
+    "rotated": "its file was rotated",
+}
+
+
+def lost_text(run: Mapping[str, Any]) -> str:
+    """How much of its output no file has, and why; empty where nothing is missing."""
+    size, why = (run["metrics"].get(f"output_lost_{name}") for name in ("bytes", "why"))
+    if not size:
+        return ""
+    return f"{output.size(size)} are lost: {_LOST_BY.get(why, output.harmless(str(why)))}"
 
 
 def exit_text(run: Mapping[str, Any]) -> str:
