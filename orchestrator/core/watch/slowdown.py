@@ -33,7 +33,7 @@ class _Rule:
 
 _RULES = (
     _Rule(size=20, shifted=1.35, known=2, spread=1.25),
-    _Rule(size=80, shifted=1.35, known=3, spread=float("inf")),
+    _Rule(size=80, shifted=1.35, known=5, spread=float("inf")),
 )
 PAST_WINDOWS = 400
 UNHEARD_OF = 1.2
@@ -44,6 +44,8 @@ MEMORY_BASE_STEPS = 20
 MEMORY_STEPS = 5
 MEMORY_LARGER = 1.5
 """Steps so much larger than nine of ten of the first ones: what compiled code spared is back."""
+STORM_KNOWN = 3
+"""Windows that have to have been before."""
 _STORM_PART = 0.7
 """Three steps of ten are slow in a storm; a loader's stalls and evaluations are fewer."""
 _TRIMMED = 0.1
@@ -108,6 +110,10 @@ class _Windows:
         past = zip(*(one.quantiles[:-1] for one in self._later()), strict=True)
         return all(new > UNHEARD_OF * max(old) for new, old in zip(found[:-1], past, strict=True))
 
+    def were_even(self, spread: float) -> bool:
+        """Whether those before were, but for their slowest steps."""
+        return all(one.quantiles[-1] <= spread * one.quantiles[0] for one in self._later())
+
     def slowest(self) -> tuple[float, float]:
         """Mean and the slow steps of the slowest window before."""
         later = self._later()
@@ -155,13 +161,12 @@ class Slowdown:
     def _storm(self) -> tuple[float, float] | None:
         """Means of a window before and of the newest, where all of it takes so much longer."""
         windows = self._windows[-1]
-        both = windows.both(_RULES[-1].known)
+        both = windows.both(STORM_KNOWN)
         if both is None:
             return None
         before, after = (_trimmed(one) for one in both)
-        half = len(both[1]) // 2
-        for one in (both[1][:half], both[1][half:]):
-            mean, slow = windows.slowest()
+        mean, slow = windows.slowest()
+        for one in _parts(both[1], 4):
             if _trimmed(one) < STORM * mean or _at(one, _STORM_PART) < STORM * slow:
                 return None
         return before, after
@@ -173,9 +178,9 @@ def _shift(rule: _Rule, windows: _Windows) -> tuple[float, float] | None:
     if both is None:
         return None
     before, after = (_quantiles(one) for one in both)
-    even = _at(both[0], _HIGH) <= rule.spread * before[0]
+    even = _at(both[0], _HIGH) <= rule.spread * before[0] and windows.were_even(rule.spread)
     shifted = all(new >= rule.shifted * old for new, old in zip(after, before, strict=True))
-    if not even or not shifted or _at_once(*both) < rule.shifted:
+    if not even or not shifted or _at_once(*both) < rule.shifted or not _agree(*both, rule.shifted):
         return None
     return (before[2], after[2]) if windows.is_unheard_of(after) else None
 
@@ -236,6 +241,18 @@ def _at_once(before: list[float], after: list[float]) -> float:
     """By how much the pace changed where the windows meet: little where it grows all the while."""
     near = len(before) // 4
     return median(after[:near]) / median(before[-near:])
+
+
+def _agree(before: list[float], after: list[float], shifted: float) -> bool:
+    """Whether each half shows it too: steps that come in stretches of one length are few draws."""
+    was, now = (zip(*map(_quantiles, _parts(one, 2)), strict=True) for one in (before, after))
+    pairs = list(zip(was, now, strict=True))[1:]
+    return all(min(new) >= shifted * max(old) for old, new in pairs)
+
+
+def _parts(samples: list[float], count: int) -> list[list[float]]:
+    size = len(samples) // count
+    return [samples[at * size : (at + 1) * size] for at in range(count)]
 
 
 def _trimmed(samples: list[float]) -> float:

@@ -286,3 +286,28 @@ def test_a_chain_longer_than_the_budget_of_lines_is_read_to_its_end() -> None:
     assert (verdict.signature, verdict.line) == ("disk_full", 1)
     assert verdict.exception is not None
     assert verdict.exception.message == "layer 19999"
+
+
+@pytest.mark.parametrize(
+    ("text", "signature"),
+    [
+        ("step 1\nbash: -c: line 1: syntax error near unexpected token `then'\n", "python_error"),
+        (
+            "op.c:7:20: error: 'x' undeclared\nmake: *** [op.o] Error 1\n",
+            "python_error",
+        ),
+        (
+            "Collecting torch\nERROR: No matching distribution found for torch==9.9\n",
+            "python_error",
+        ),
+        (
+            "train: /lib/libc.so.6: version `GLIBC_2.38' not found (required by _C.so)\n",
+            "import_error",
+        ),
+        ("step 10\nThe node was low on resource: memory. Threshold quantity: 100Mi\n", "host_oom"),
+    ],
+)
+def test_ends_without_python_are_known(text: str, signature: str) -> None:
+    """A shell, a compiler, an installer, the loader, a scheduler: each in its own words."""
+    verdict = diagnose([text.encode()])
+    assert (verdict.crash, verdict.signature) == (True, signature)

@@ -73,8 +73,8 @@ def test_all_steps_slower_from_one_on_is_a_fall(
     make: Callable[[random.Random, int], Times], factor: float
 ) -> None:
     """It is told whatever else the run does, and by about how much."""
-    times = make(random.Random(7), 2400)
-    found = fall_of([*times[:1600], *(one * factor for one in times[1600:])])
+    times = make(random.Random(7), 3000)
+    found = fall_of([*times[:2200], *(one * factor for one in times[2200:])])
     assert found is not None
     assert found.unit == "a step"
     assert found.factor == pytest.approx(factor, rel=0.35)

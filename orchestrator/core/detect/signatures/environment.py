@@ -135,6 +135,7 @@ SIGNATURES: tuple[Signature, ...] = (
         ),
         lines=(
             r"^\S*python[\d.]*: No module named ",
+            r"^\S+: /\S+: version `(?:GLIBC|GLIBCXX|CXXABI)\w*_[\d.]+' not found",
             r"^\S*python[\d.]*: Error while finding module",
         ),
         ends="process",

@@ -99,6 +99,7 @@ SIGNATURES: tuple[Signature, ...] = (
             r"[Dd]etected \d+ oom[-_]kill event",
             r"(?:step|task|job).{0,60}(?:OUT_OF_MEMORY|Out Of Memory)",
             r"OOMKilled",
+            r"The node was low on resource: memory",
             r"result 'oom-kill'|killed by the OOM killer|status=9/KILL",
             r"TERM_MEMLIMIT: job killed",
             r"terminated by SIGKILL",
