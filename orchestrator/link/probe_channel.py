@@ -6,7 +6,8 @@ not reconnect (link.py) and knows nothing of watches (feeds.py).
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,12 +153,28 @@ class ProbeChannel:
         size = len(line) + len(behind)
         if max(len(line), len(behind)) > MAX_FRAME_BYTES:
             raise ValueError(f"a frame of {size} bytes; at most {MAX_FRAME_BYTES}")
+        within_s = _WRITE_WITHIN_S + size / _SLOWEST_BYTES_PER_S
+        async with self._timely(within_s):
+            await self._writing.acquire()
+        # Who waits may be cancelled: half a frame would swallow those that come behind it.
+        writing = asyncio.create_task(self._write(line, behind, within_s))
+        writing.add_done_callback(_look_at)
+        await asyncio.shield(writing)
+
+    async def _write(self, line: bytes, behind: bytes, within_s: float) -> None:
         try:
-            async with asyncio.timeout(_WRITE_WITHIN_S + size / _SLOWEST_BYTES_PER_S):
-                async with self._writing:
-                    await self._channel.write(line)
-                    if behind:
-                        await self._channel.write(behind)
+            async with self._timely(within_s):
+                await self._channel.write(line)
+                if behind:
+                    await self._channel.write(behind)
+        finally:
+            self._writing.release()
+
+    @asynccontextmanager
+    async def _timely(self, within_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(within_s):
+                yield
         except TimeoutError as exc:
             self.drop(self._lost("takes no more bytes"))
             raise self._lost("takes no more bytes") from exc
@@ -296,6 +313,12 @@ class ProbeChannel:
             target=self._target,
             remedy="The run there goes on without us; the link is tried again by itself.",
         )
+
+
+def _look_at(writing: asyncio.Task[None]) -> None:
+    """asyncio complains of a failure that nobody waited for any more."""
+    if not writing.cancelled():
+        writing.exception()
 
 
 def _sentence(text: object) -> str:

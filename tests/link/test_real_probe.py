@@ -140,6 +140,25 @@ async def test_container_that_is_stopped(lab: Lab, pool: Pool) -> None:
     await link.close()
 
 
+async def test_a_call_given_up_in_the_middle_of_its_bytes_harms_no_other(
+    pool: Pool, tmp_path: Path
+) -> None:
+    """The rest of its frame follows: else the next frames would be taken for it, for ever."""
+    link = Link(HERE, pool.transport(HERE), SystemClock(), "given-up")
+    await link.start()
+    try:
+        for _ in range(5):
+            args = {"path": str(tmp_path / "file"), "offset": 0}
+            giving = asyncio.create_task(link.call("copy_write", raw=bytes(8_000_000), **args))
+            await asyncio.sleep(0.001)
+            giving.cancel()
+            await asyncio.gather(giving, return_exceptions=True)
+            assert "processes" in await link.call("processes", timeout_s=DEADLINE_S)
+        assert link.state is LinkState.CONNECTED
+    finally:
+        await link.close()
+
+
 @pytest.fixture
 async def lasting() -> AsyncIterator[Pool]:
     """A pool as the daemon has it: probes are held on their host."""
