@@ -140,6 +140,8 @@ async def day(within_s: float) -> dict[str, Any]:
         await asyncio.gather(sending, return_exceptions=True)
         counts = await store.deliveries.counts()
         stored = sum(counts.get("ops", {}).values())
+        # Where the time is up something is on its way, and may have arrived without a word of it.
+        waiting = counts.get("ops", {}).get("pending", 0)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         found = {
             "real_s": round(time.monotonic() - begun, 1),
@@ -149,7 +151,8 @@ async def day(within_s: float) -> dict[str, Any]:
             "incidents": len(await store.incidents.list()),
             "alerts_stored": stored,
             "alerts_arrived": len(receiver.alerts),
-            "alerts_lost": stored - len(receiver.alerts),
+            "alerts_waiting": waiting,
+            "alerts_lost": max(0, stored - waiting - len(receiver.alerts)),
             "alerts_doubled": sum(1 for n in receiver.alerts.values() if n > 1),
             "messages": receiver.messages,
             "refused": receiver.refused,
