@@ -4,13 +4,13 @@ Owns their words in the API. Which alerts they keep back is core/decide/routes.p
 """
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from orchestrator.api import messages
 from orchestrator.core.decide.decision import Silence
 from orchestrator.core.errors import UsageError
 from orchestrator.core.inventory.matches import Known
+from orchestrator.core.inventory.nearest import nearest
 from orchestrator.daemon import queries
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
@@ -66,27 +66,16 @@ async def add(parts: Parts, body: Mapping[str, Any]) -> Message:
 async def _known_words(parts: Parts, match: Mapping[str, str]) -> None:
     """UsageError for a word that no alert has: such a silence would keep nothing back."""
     inventory = parts.inventory
-    own: dict[str, set[str]] = {}
-    for target in inventory.targets.values():
-        for label, value in target.labels.items():
-            own.setdefault(label, set()).add(value)
     past = {run.job for run in await parts.store.runs.list()}
-    known = Known(
-        jobs=sorted({*inventory.jobs, *past}),
-        targets=list(inventory.targets),
-        hosts=list(inventory.hosts),
+    known = Known.of(
+        jobs={*inventory.jobs, *past},
+        targets={name: target.labels for name, target in inventory.targets.items()},
+        hosts=inventory.hosts,
         rules=[str(rule.get("class") or rule.get("name")) for rule in inventory.rules],
-        own=own,
     )
     for unknown in known.unknown(match):
-        choices = sorted(unknown.choices)
-        near = "".join(
-            f"Did you mean {one}? " for one in get_close_matches(unknown.word, choices, n=1)
-        )
-        raise UsageError(
-            f"{unknown.label}={match[unknown.label]}: {unknown.text}.",
-            remedy=f"{near}There are: {', '.join(choices) or 'none'}.",
-        )
+        said = f"{unknown.label}={match[unknown.label]}: {unknown.text}"
+        raise UsageError(said + nearest(unknown.word, unknown.choices))
 
 
 async def expire(parts: Parts, words: str) -> Message:

@@ -5,9 +5,9 @@ shape: the daemon asks it of silences as well.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from orchestrator.core.inventory.failures import BY_THEMSELVES, SIGNATURES
 from orchestrator.core.model import Severity
@@ -40,6 +40,24 @@ class Known:
     """Ids of the person's own rules."""
     own: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Labels of targets, and the values that they have."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        jobs: Iterable[str],
+        targets: Mapping[str, Mapping[str, str]],
+        hosts: Iterable[str],
+        rules: Iterable[str],
+    ) -> Self:
+        """The same from names, and from each target's labels."""
+        own: dict[str, set[str]] = {}
+        for labels in targets.values():
+            for label, value in labels.items():
+                own.setdefault(label, set()).add(value)
+        return cls(
+            jobs=sorted(jobs), targets=list(targets), hosts=list(hosts), rules=list(rules), own=own
+        )
 
     def labels(self) -> frozenset[str]:
         """Every label that an alert may have."""

@@ -166,17 +166,18 @@ def _alerts(alerts: dict[str, Any]) -> Found:
 
 
 def _known(tree: dict[str, Any]) -> Known:
-    own: dict[str, set[str]] = {}
-    for target in _mapping(tree, "targets").values():
-        for label, value in _mapping(target if isinstance(target, dict) else {}, "labels").items():
-            own.setdefault(str(label), set()).add(str(value))
-    return Known(
-        jobs=[str(name) for name in _mapping(tree, "jobs")],
-        targets=[str(name) for name in _mapping(tree, "targets")],
-        hosts=[str(name) for name in _mapping(tree, "hosts")],
+    targets = _mapping(tree, "targets")
+    return Known.of(
+        jobs=map(str, _mapping(tree, "jobs")),
+        targets={str(name): _labels(target) for name, target in targets.items()},
+        hosts=map(str, _mapping(tree, "hosts")),
         rules=_own_rules(tree),
-        own=own,
     )
+
+
+def _labels(target: object) -> dict[str, str]:
+    labels = _mapping(target, "labels") if isinstance(target, dict) else {}
+    return {str(label): str(value) for label, value in labels.items()}
 
 
 def _matches(alerts: dict[str, Any], known: Known) -> Found:
