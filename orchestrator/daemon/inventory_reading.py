@@ -38,12 +38,12 @@ def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
 
 def read_apart(path: Path, content: bytes | None = None) -> Inventory:
     """As `read_inventory`, with nothing of what it takes left behind here, unless it is here."""
-    if READER in sys.modules:
-        return read_inventory(path, content)
     try:
         content = path.read_bytes() if content is None else content
     except OSError as exc:
         raise _not_read(path, exc.strerror or str(exc)) from exc
+    if READER in sys.modules:
+        return read_inventory(path, content)
     argv = [sys.executable, "-P", "-c", _READ, str(path)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
