@@ -172,7 +172,7 @@ def _context(reading: Reading) -> str:
     return "" if fatal or block.headless else "dump"
 
 
-_MARGIN = re.compile(r"^(?:\\?[>|:#*\s]|\\ )+$")
+_MARGIN = re.compile(r"^(?:\\?[>|:#*\s])+$")
 
 
 def _quoted(reading: Reading) -> bool:

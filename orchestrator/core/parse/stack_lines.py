@@ -24,7 +24,7 @@ NOTEBOOK_FRAME = re.compile(
 )
 NOTEBOOK_ARROW = re.compile(r"^-+> ?(?P<line>\d{1,7}) ")
 EXCEPTION = re.compile(
-    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\((?:[A-Za-z_]\w{0,80}\.?){1,6}\))?)(?: ?:(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
+    r"^(?P<type>(?:[A-Za-z_]\w{0,80}\.){0,9}[A-Za-z_]\w{0,100}(?:\([A-Za-z_]\w{0,80}(?:\.[A-Za-z_]\w{0,80}){0,5}\))?)(?: ?:(?: (?P<message>.*)|(?P<bare>\S.*)?)|\s*)$"
 )
 _STRONG = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Failed|Failure|Failures|Timeout|Abort"
