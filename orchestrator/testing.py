@@ -62,7 +62,7 @@ class FakeTransport:
         """Raised by whatever is opened, while it is set."""
         self.way: Way | None = None
         self.back = asyncio.Event()
-        """Set when the host can be reached again."""
+        """Set when the host can be reached again; cleared by the next attempt."""
         self._programs, self._default = dict(programs), default
         self._channels: list[_FakeChannel] = []
 
@@ -70,6 +70,7 @@ class FakeTransport:
         """Start a program."""
         del bulk, lasting
         self.opened.append(command)
+        self.back.clear()
         if self.problem is not None:
             raise self.problem
         name = command.argv[0]

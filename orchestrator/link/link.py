@@ -255,8 +255,8 @@ class Link:
                 delay_s = BACKOFF_FIRST_S
             self._standing.lose(problem)
             self._settled.set()
-            await self._pause(self._clock.jitter(delay_s))
-            delay_s = min(2 * delay_s, BACKOFF_MOST_S)
+            met = await self._pause(self._clock.jitter(delay_s))
+            delay_s = BACKOFF_FIRST_S if met else min(2 * delay_s, BACKOFF_MOST_S)
 
     async def _one_life(self) -> TargetError:
         """Start a probe and live with it; what ended it, or kept it from starting."""
@@ -305,13 +305,14 @@ class Link:
             patience = patience.after(self._failures)
         return await self._starter.start(self._subscribed.accept, patience)
 
-    async def _pause(self, seconds: float) -> None:
-        """Let a host that is there and refuses have its peace; one that comes back is met."""
+    async def _pause(self, seconds: float) -> bool:
+        """Let a host that is there and refuses have its peace; whether an absent one is back."""
         self._poked.clear()
+        back = asyncio.create_task(self._transport.answers_again())
         waits = {
             asyncio.create_task(self._clock.sleep(seconds)),
             asyncio.create_task(self._poked.wait()),
-            asyncio.create_task(self._transport.answers_again()),
+            back,
         }
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -320,6 +321,7 @@ class Link:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
         self._settled.clear()
+        return not back.cancelled() and back.exception() is None
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
         if not keeper.cancelled() and (exc := keeper.exception()) is not None:

@@ -172,8 +172,7 @@ class Trunk:
                     refused = isinstance(exc, AuthRefused | HostKeyRefused)
                     if verb == "hold" or refused or not self._channels:
                         return
-                    await self._pause(delay_s)
-                    delay_s = min(2 * delay_s, BACKOFF_MOST_S)
+                    delay_s = await self._pause(delay_s)
                     continue
                 verb, joined_at = "join", clock()
                 await self._serve(way, rest)
@@ -182,8 +181,7 @@ class Trunk:
                 if clock() - joined_at >= _STEADY_S:
                     delay_s = BACKOFF_FIRST_S
                 else:
-                    await self._pause(delay_s)
-                    delay_s = min(2 * delay_s, BACKOFF_MOST_S)
+                    delay_s = await self._pause(delay_s)
         except NoTrunk:
             # One that held before had no room for one more program: the next `hold` tells.
             self.usable = verb == "join"
@@ -202,7 +200,8 @@ class Trunk:
         for reader in list(self._readers):
             reader()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> float:
+        """Seconds of the next one: twice as many; the first's where an absent host is back."""
         self._poked.clear()
         self._pausing = True
         again = asyncio.ensure_future(self._answers_again())
@@ -214,6 +213,8 @@ class Trunk:
             again.cancel()
             poked.cancel()
             await asyncio.gather(again, poked, return_exceptions=True)
+        met = not again.cancelled() and again.exception() is None
+        return BACKOFF_FIRST_S if met else min(2 * seconds, BACKOFF_MOST_S)
 
     async def _join(self, verb: str, name: str) -> tuple[Channel, bytes]:
         """A channel on which frames follow, and the first of their bytes."""

@@ -189,6 +189,24 @@ async def test_a_host_that_comes_back_is_met_at_once(there: FakeTarget, link: Li
     await until(lambda: link.state is CONNECTED)
 
 
+async def test_a_host_that_is_back_and_not_yet_ready_is_tried_again_soon(
+    there: FakeTarget, link: Link
+) -> None:
+    """What the back-off had grown to while nobody was there is forgotten once somebody is."""
+    there.transport.problem = Unreachable("no route", target="ct200")
+    with pytest.raises(Unreachable):
+        await link.start()
+    await there.clock.advance(120)
+    there.transport.back.set()
+    before = len(there.transport.opened)
+    await until(lambda: len(there.transport.opened) > before)
+    there.transport.problem = None
+    await settle()
+    assert link.state is UNREACHABLE
+    await there.clock.advance(0.5)
+    await until(lambda: link.state is CONNECTED)
+
+
 async def test_first_attempt_that_fails(there: FakeTarget, link: Link) -> None:
     """`start` says why the first attempt failed, and the link comes up by itself later."""
     there.transport.problem = Unreachable("no route", target="ct200")
