@@ -6,6 +6,7 @@ Owns the formats. Must not: unpack archives of several files; those are no log.
 import bz2
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
@@ -13,7 +14,9 @@ from typing import Protocol
 
 from orchestrator.core.errors import UsageError
 
-_LONGEST_MARK = 6
+_LONGEST_MARK = 10
+_BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")
+"""With the mark of its first block: a text may begin with the same letters."""
 
 
 class _Readable(Protocol):
@@ -44,7 +47,7 @@ def _opened(stream: BufferedReader) -> tuple[str, _Readable]:
     first = stream.peek(_LONGEST_MARK)
     if first.startswith(b"\x1f\x8b"):
         return "gzip", gzip.GzipFile(fileobj=stream)
-    if first.startswith(b"BZh"):
+    if _BZIP2.match(first):
         return "bzip2", bz2.BZ2File(stream)
     if first.startswith(b"\xfd7zXZ\x00"):
         return "xz", lzma.LZMAFile(stream)

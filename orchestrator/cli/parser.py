@@ -223,7 +223,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         words, rest = words[:at], words[at + 1 :]
     command = _command_word(words)
     if rest and not _takes_rest(command, words):
-        words, rest = [*words, *rest], []
+        words, rest = [*words, "--", *rest], []
     parser = build_parser(command)
     if command is not None and command not in COMMANDS:
         parser.error(f"there is no command {command!r}{_nearest(command)}")

@@ -177,7 +177,13 @@ def in_other_forms(tail: bytes, forms: list[Record]) -> bytes:
     """The bytes with stars where a value stands escaped or encoded, as the daemon wrote forms."""
     for form in forms:
         places = ["(?:" + "|".join(map(re.escape, place)) + ")" for place in form["places"]]
-        pattern = re.compile(form["between"].join(places).encode("latin-1"))
+        first, *others = places
+        # Each gap is taken whole or not at all: one given back piece by piece takes for ever.
+        gaps = (
+            f"(?:(?=(?P<gap{number}>{form['between']}))(?P=gap{number}))??{place}"
+            for number, place in enumerate(others)
+        )
+        pattern = re.compile((first + "".join(gaps)).encode("latin-1"))
         tail = pattern.sub(lambda found: re.sub(rb"[^\r\n]", b"*", found[0]), tail)
     return tail
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.core.parse.secret_forms import wire_forms
+from orchestrator.probe.own_alert import in_other_forms
 from tests.lab.certificate import self_signed
 from tests.lab.receiver import Answer, Receiver
 from tests.probe.driver import Driver, Run, eventually
@@ -158,3 +159,10 @@ def test_cloudevents_hold_the_same_body(probe: Driver, a_run: Run, receiver: Rec
     assert event["specversion"] == "1.0"
     assert event["id"] == request.headers["webhook-id"]
     assert event["data"]["wrapper_alert"] is True
+
+
+def test_blank_lines_behind_a_first_letter_do_not_hold_the_relay() -> None:
+    """Each gap between two letters is taken whole: thirty such lines took minutes."""
+    forms = wire_forms(["hunter2-secret-99"], 100_000)
+    tail = b"h" + b"\n    " * 200 + b"hunter2-s\n  ecret-99"
+    assert in_other_forms(tail, forms).endswith(b"\n    *********\n**********")

@@ -35,7 +35,7 @@ class Mask:
         before = self._before if offset == self._end else b""
         text = before + chunk
         spans = self._search.spans(text)
-        reach = max(self._search.reach, len(before) if self._is_open and before else 0)
+        reach = len(text) if self._is_open and before else self._search.reach
         begun = self._search.begun(text, max(0, len(text) - reach))
         self._is_open = begun is not None
         kept = min(begun.start if begun else len(text), max(0, len(text) - LEAST_KEPT_BYTES))
@@ -53,7 +53,15 @@ def covered_text(search: Search, text: str) -> str:
     """The same of letters; one that takes several bytes leaves several stars."""
     raw = text.encode("utf-8", "surrogatepass")
     spans = search.spans(raw)
-    return _covered(raw, spans).decode("utf-8", "surrogatepass") if spans else text
+    return as_text(_covered(raw, spans)) if spans else text
+
+
+def as_text(raw: bytes) -> str:
+    """What was covered as letters again; a value of odd bytes may have covered half of one."""
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace")
 
 
 def _covered(text: bytes, spans: list[Span]) -> bytes:

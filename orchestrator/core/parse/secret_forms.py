@@ -31,12 +31,12 @@ _BEGIN = rb"(?:\x1b|\xc2\x9b|\\u001[bB]|\\x1[bB]|\\033)"
 _BAR = rb"(?:\||\xe2\x94\x82|\xe2\x94\x83)"
 ESCAPE = (
     rb"(?:" + _BEGIN + rb"(?:\[[0-?]*[ -/]*[@-~]|[ -/]*[0-Z^-~]"
-    rb"|\][^\x07\x1b\\\r\n]*(?:\x07|\x1b\\|\\u0007|\\x07)))"
+    rb"|\][^\x07\x1b\\\r\n\xc2]*(?:\x07|\x1b\\|\\u0007|\\x07)))"
 )
 """What a terminal is told, also as JSON and Python write it."""
 WRAP = (
-    rb"(?:[ \t]*" + _BAR + rb"?[ \t]*(?:[\r\n]|\\r|\\n)+(?:\[[a-z]+\d+\]:)?"
-    rb"[ \t]*" + _BAR + rb"?[ \t]*)"
+    rb"(?:[ \t]*(?:" + _BAR + rb"[ \t]*)?(?:[\r\n]|\\r|\\n)+(?:\[[a-z]+\d+\]:)?"
+    rb"[ \t]*(?:" + _BAR + rb"[ \t]*)?)"
 )
 """The end of a line, with the frame of a box around the text and a rank's prefix."""
 

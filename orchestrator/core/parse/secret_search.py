@@ -30,6 +30,7 @@ _TORN_WRAP = re.compile(
 )
 """The beginning of what may stand between two places, cut off by the end of the text."""
 _TORN_BYTES = 256
+_SCHEME = re.compile(rb"[a-z][a-z0-9+.-]{0,30}://")
 
 
 class Span(NamedTuple):
@@ -43,6 +44,8 @@ class _Form(NamedTuple):
     places: Places
     between: re.Pattern[bytes]
     torn: re.Pattern[bytes]
+    begun_by: int
+    """So many places at a text's end are covered before the rest is seen."""
 
 
 class Search:
@@ -56,7 +59,7 @@ class Search:
         """By what they may begin with."""
         for places in found:
             torn = _TORN_WRAP if wraps(places) else _TORN
-            form = _Form(places, re.compile(between(places)), torn)
+            form = _Form(places, re.compile(between(places)), torn, _begun_by(places))
             for letter in {one[0] for one in places[0]}:
                 self._forms.setdefault(letter, []).append(form)
         self.reach = min(MOST_OPEN_BYTES, max(map(_reach, found), default=0))
@@ -108,6 +111,12 @@ def known(values: Iterable[str]) -> Search:
     return search_of(frozenset(values))
 
 
+def _begun_by(places: Places) -> int:
+    """A URL's scheme is anybody's word: it begins no value by itself."""
+    scheme = _SCHEME.match(b"".join(place[0] for place in places))
+    return BEGUN_BY + (scheme.end() if scheme else 0)
+
+
 def _reach(places: Places) -> int:
     return max(LEAST_KEPT_BYTES, _SPREAD * sum(max(map(len, place)) for place in places))
 
@@ -120,7 +129,7 @@ def _walk(form: _Form, text: bytes, start: int) -> tuple[int | None, bool]:
         for spot in at if number else ():
             gap = form.between.match(text, spot)
             spots.add(gap.end() if gap else spot)
-        if number >= BEGUN_BY and not is_open:
+        if number >= form.begun_by and not is_open:
             is_open = any(_is_torn(form, place, text, spot) for spot in spots)
         at = {
             spot + len(one)

@@ -6,6 +6,7 @@ Owns the shapes of tokens. What is a secret for sure is named by the caller, who
 import re
 from collections.abc import Iterable
 
+from orchestrator.core.parse.masking import as_text
 from orchestrator.core.parse.secret_search import Search, known
 
 REMOVED = "[secret removed]"
@@ -57,4 +58,4 @@ def _without(search: Search, text: str) -> tuple[str, int]:
             parts += [raw[end : span.start], REMOVED.encode()]
             count += 1
         end = max(end, span.end)
-    return b"".join([*parts, raw[end:]]).decode("utf-8", "surrogatepass"), count
+    return as_text(b"".join([*parts, raw[end:]])), count

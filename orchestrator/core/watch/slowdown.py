@@ -191,15 +191,19 @@ class Slower:
     def __init__(self) -> None:
         self._by_step, self._by_token = Slowdown(), Slowdown()
         self._tells_tokens = False
+        self._untold_s = 0.0
+        """Since the last line that told tokens: some programs tell them at every tenth step."""
         self._memory: list[int] = []
         self._newest_memory: deque[int] = deque(maxlen=MEMORY_STEPS)
 
     def step(self, each_s: float, took_s: float, tokens_per_s: object, memory: object) -> None:
         """Seconds a step took, and all of those since the last one told; what it said itself."""
         self._by_step.add(each_s, took_s)
-        self._tells_tokens = _is_positive(tokens_per_s)
-        if isinstance(tokens_per_s, int | float) and self._tells_tokens:
-            self._by_token.add(1.0 / tokens_per_s, took_s)
+        self._untold_s += took_s
+        if isinstance(tokens_per_s, int | float) and _is_positive(tokens_per_s):
+            self._tells_tokens = True
+            self._by_token.add(1.0 / tokens_per_s, self._untold_s)
+            self._untold_s = 0.0
         if isinstance(memory, int) and _is_positive(memory):
             if len(self._memory) < MEMORY_BASE_STEPS:
                 self._memory.append(memory)

@@ -153,3 +153,35 @@ def test_a_line_of_a_key_is_covered_by_itself() -> None:
     search = known([value])
     assert covered_text(search, "got MIIEvQIBADANBgkqhkiG") == "got " + "*" * 20
     assert covered_text(search, "-----BEGIN KEY-----") == "-----BEGIN KEY-----"
+
+
+def test_a_value_that_escapes_keep_open_over_several_chunks_is_covered_to_its_end() -> None:
+    """Whatever a terminal is told between two halves of it, in however many pieces that comes."""
+    chunks = (b"s3cr3t" + b"\x1b[0m" * 100, b"\x1b[0m" * 100, b"value99\n")
+    mask, offset, shown = Mask(["s3cr3tvalue99"]), 0, b""
+    for chunk in chunks:
+        shown += mask.cover(offset, chunk)
+        offset += len(chunk)
+    assert b"value" not in shown
+    assert len(shown) == offset
+
+
+def test_a_scheme_at_the_end_of_a_chunk_is_nobodys_secret() -> None:
+    """A receiver's URL is a value, and `http` the end of many a line."""
+    mask = Mask(["https://hooks.example/abcdefgh"])
+    assert mask.cover(0, b"see http\n") == b"see http\n"
+    assert b"hooks" not in mask.cover(9, b"https://hooks.example/abcdefgh\n")
+
+
+def test_a_value_of_odd_bytes_that_covers_half_a_letter_leaves_text() -> None:
+    """An environment may hold bytes that are no UTF-8."""
+    assert covered_text(known(["pass\udce9"]), "pass\u98db").startswith("*****")
+
+
+@pytest.mark.parametrize(
+    "text", [b"https://" + b" " * 200_000 + b"x", b"h\xc2\x9b]" * 20_000 + b"\x07ttps"]
+)
+def test_no_line_holds_the_search(text: bytes) -> None:
+    """Blanks and torn escapes behind a value's first letters took the square of their number, which
+    is minutes here."""
+    assert covered(known(["https://hooks.example/abcdefgh"]), text) == text

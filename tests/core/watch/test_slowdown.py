@@ -107,3 +107,11 @@ def test_tokens_tell_the_pace_of_sequences_that_grow_by_jumps() -> None:
     assert found is not None
     assert found.unit == "a token"
     assert found.factor == pytest.approx(3.0, rel=0.1)
+
+
+def test_tokens_that_are_told_at_every_tenth_step_still_decide() -> None:
+    """Sequences twice as long take twice as long: no token became slower."""
+    rng, slower = random.Random(5), Slower()
+    for number, each_s in enumerate([*noisy(rng, 700, 0.5), *noisy(rng, 700, 1.0)]):
+        slower.step(each_s, each_s, 4096.0 if number % 10 == 9 else None, None)
+        assert number < 10 or slower.fall is None
