@@ -25,7 +25,7 @@ from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.core.errors import NotDriven, OrchError, UsageError
 from orchestrator.core.model import (
     AlertsSpec,
     Inventory,
@@ -205,6 +205,13 @@ class Crew:
         while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
             if self._is_away(run, since) and member.view.run.state is RunState.STOPPING:
                 return None
+        if not member.view.run.state.ended and not self._drives(run.host):
+            raise NotDriven(
+                f"{run.host} went to another daemon while run {run.number} of {run.job} was being"
+                " stopped.",
+                target=run.host,
+                remedy="`orch status` says what became of it; stop it once more.",
+            )
         return dict(member.actor.ending or {"ended": [], "remaining": []})
 
     def _is_away(self, run: Run, since: float) -> bool:

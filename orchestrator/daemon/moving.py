@@ -69,16 +69,14 @@ async def _have(parts: Parts, key: str) -> None:
         lease = parts.leasing.of(key)
         if parts.leasing.drives(key):
             return
-        if lease is not None and lease.left_s > 0:
-            await _ask(parts, key)
-            await parts.leasing.turn()
-        elif parts.clock.monotonic() > deadline:
+        if parts.clock.monotonic() > deadline:
             raise parts.leasing.elsewhere(key)
-        else:
+        if lease is None or lease.left_s <= 0 or not await _ask(parts, key):
             await parts.clock.sleep(LOOK_S)
 
 
-async def _ask(parts: Parts, key: str) -> None:
+async def _ask(parts: Parts, key: str) -> bool:
+    """Whether it was given up; ApiError where it is refused."""
     body = json.dumps({"to": parts.leasing.own}).encode()
     asked = Asked("POST", f"/v1/hosts/{key}/give-up", body, asker.get())
     answer = b""
@@ -88,10 +86,11 @@ async def _ask(parts: Parts, key: str) -> None:
             async for part in told:
                 answer += part
     except DaemonError:
-        return  # it died over this: the lease says whose the host is
+        return False  # it died over this: the lease says whose the host is
     if head["status"] != 200:
         error = json.loads(answer)["error"]
         raise ApiError(error["message"], remedy=error["remedy"], exit_code=error["exit_code"])
+    return True
 
 
 async def give_up(parts: Parts, key: str, body: Mapping[str, Any]) -> Message:

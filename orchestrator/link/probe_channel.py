@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.clock import Clock
+from orchestrator.clock import MOMENT_S, Clock
 from orchestrator.core.errors import RemoteCommandFailed, TargetError, Unreachable
 from orchestrator.link.boot import Booted
 from orchestrator.probe.frames import (
@@ -280,7 +280,8 @@ class ProbeChannel:
             # A large frame on a slow way out keeps both sides silent; its own deadline counts.
             if self._lines.num_bytes != heard or self._writing.locked():
                 heard, self._heard_at = self._lines.num_bytes, now
-            if (silent_s := now - self._heard_at) >= DEAD_AFTER_S:
+            # Each look comes at a moment, and a little late by another bit.
+            if (silent_s := now - self._heard_at) >= DEAD_AFTER_S - MOMENT_S / 2:
                 problem = self._lost(f"has been silent for {silent_s:.0f} s")
                 if self._way is None or self._way.silent_s < PING_INTERVAL_S + _WAY_LATE_S:
                     raise problem

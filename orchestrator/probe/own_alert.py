@@ -175,12 +175,12 @@ def covered(tail: bytes, values: list[str]) -> bytes:
 
 def in_other_forms(tail: bytes, forms: list[Record]) -> bytes:
     """The bytes with stars where a value stands escaped or encoded, as the daemon wrote forms."""
-    for form in forms:
+    for form in reversed(forms):  # the longest first: a shorter one may be a part of it
         places = ["(?:" + "|".join(map(re.escape, place)) + ")" for place in form["places"]]
         first, *others = places
         # Each gap is taken whole or not at all: one given back piece by piece takes for ever.
         gaps = (
-            f"(?:(?=(?P<gap{number}>{form['between']}))(?P=gap{number}))??{place}"
+            f"(?:(?=(?P<gap{number}>{form['between'][:-1]}+))(?P=gap{number}))?{place}"
             for number, place in enumerate(others)
         )
         pattern = re.compile((first + "".join(gaps)).encode("latin-1"))

@@ -210,6 +210,7 @@ class Trunk:
             await asyncio.wait({again, poked}, timeout=seconds, return_when="FIRST_COMPLETED")
         finally:
             self._pausing = False
+            self._settled.clear()  # whoever comes now waits for the attempt that begins
             again.cancel()
             poked.cancel()
             await asyncio.gather(again, poked, return_exceptions=True)

@@ -122,6 +122,21 @@ async def test_bytes_both_ways_across_cuts(near: Near) -> None:
     assert len(near.ways) == 5
 
 
+async def test_who_comes_while_it_is_taken_again_waits_for_that(near: Near) -> None:
+    """The failure of an attempt before is not told for the one that is being made."""
+    await near.open(b"cat")
+    near.problem = Unreachable("no route", target="here")
+    await near.cut()
+    async with asyncio.timeout(DEADLINE_S):
+        while near.trunk.problem is None:
+            await asyncio.sleep(0.01)
+    near.problem = None
+    near.back.set()
+    for _ in range(10):  # the host answers, and the attempt begins
+        await asyncio.sleep(0)
+    assert await read_all(await near.open(b"echo there")) == b"there\n"
+
+
 async def test_what_ends_during_a_cut_is_told_behind_it(near: Near, tmp_path: Path) -> None:
     """A command that goes on and ends while nothing comes through is read to its end later."""
     channel = await near.open(b"read x; echo begun; until [ -e %s/go ]; do sleep 0.05; done; exit 4"
