@@ -30,14 +30,14 @@ class Pushed:
 
     async def run(self) -> None:
         """Listen for ever, over a new connection whenever one ends."""
-        from psycopg import AsyncConnection, OperationalError  # an extra, that few need
+        from psycopg import AsyncConnection, Error  # an extra, that few need
 
         while True:
             try:
                 asked: dict[str, Any] = {**self._arguments, "autocommit": True}
                 async with await AsyncConnection.connect(**asked) as connection:
                     await self._listen(connection)
-            except OperationalError as error:
+            except Error as error:
                 logger.info("requests.not_pushed", extra={"why": str(error).strip()})
             await asyncio.sleep(AGAIN_S)
 

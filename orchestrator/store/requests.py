@@ -4,20 +4,22 @@ Owns the rows of both: a request is addressed to a host, is taken once, by whoev
 lease, and is stored before anything is done. Must not: know what is asked, or do it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, or_, select, update
 
 from orchestrator.store import tables
 from orchestrator.store.dialects import insert
-from orchestrator.store.leases import database_time
+from orchestrator.store.leases import LEASE_S, database_time
 from orchestrator.store.pushed import Pushed
 from orchestrator.store.worker import Worker
 
 ASKED, TAKEN, ANSWERED, BROKEN = "asked", "taken", "answered", "broken"
-WANTED_S = 15.0
-"""So long after its asker was last heard nobody wants an answer any more."""
+WANTED_S = 45.0
+"""So long after its asker was last heard nobody wants an answer any more: longer than an asker
+waits for a database that is away."""
 KEPT_S = 3600.0
 """A request that is over, so that the same one does nothing twice."""
 
@@ -70,10 +72,17 @@ class Requests:
         """Store a request; one that is there already stays as it is."""
         await self._worker.call(lambda c: _ask(c, request))
 
-    async def take(self, hosts: Iterable[str]) -> tuple[Request, ...]:
-        """What is asked of these hosts, where their leases are ours; nobody else gets it again."""
-        wanted = sorted(hosts)
-        return await self._worker.call(lambda c: _take(c, wanted, self._owner))
+    async def take(self, hosts: Iterable[str], begun: Collection[str] = ()) -> tuple[Request, ...]:
+        """What is asked of these hosts, where their leases are ours; nobody else gets it again.
+
+        Also what is ours already and not `begun`: taken in a call whose answer never came.
+        """
+        wanted, known = sorted(hosts), sorted(begun)
+        return await self._worker.call(lambda c: _take(c, wanted, self._owner, known))
+
+    async def want(self, request: str) -> None:
+        """Its asker is there still, although it reads nothing just now."""
+        await self._worker.call(lambda c: _want(c, request))
 
     async def put(self, request: str, number: int, content: bytes) -> Room:
         """A part of the answer, numbered from 0; the same one again changes nothing."""
@@ -85,11 +94,11 @@ class Requests:
 
     async def finish(self, request: str) -> None:
         """All parts are there."""
-        await self._worker.call(lambda c: _state(c, request, ANSWERED))
+        await self._worker.call(lambda c: _end(c, request, ANSWERED))
 
     async def break_off(self, request: str) -> None:
-        """No more parts come, and these are not all."""
-        await self._worker.call(lambda c: _state(c, request, BROKEN))
+        """No more parts come, and these are not all; one that is answered stays so."""
+        await self._worker.call(lambda c: _end(c, request, BROKEN))
 
     async def read(self, request: str, have: int) -> Progress:
         """The parts after the first `have`, which are forgotten; it says that they are wanted."""
@@ -113,7 +122,9 @@ def _ask(connection: Connection, request: Request) -> None:
     _ring(connection, request.id)
 
 
-def _take(connection: Connection, hosts: list[str], owner: str) -> tuple[Request, ...]:
+def _take(
+    connection: Connection, hosts: list[str], owner: str, begun: list[str]
+) -> tuple[Request, ...]:
     table, leases, now = tables.requests, tables.leases, database_time(connection)
     # The lease's row is held until the request is ours: nobody takes the host over in between.
     held = (
@@ -122,7 +133,12 @@ def _take(connection: Connection, hosts: list[str], owner: str) -> tuple[Request
         .with_for_update(read=True)
     )
     ours = [row.host for row in connection.execute(held)]
-    open_ = (table.c.state == ASKED, table.c.host.in_(ours), table.c.wanted_until > now)
+    unheard = and_(table.c.state == TAKEN, table.c.taker == owner, table.c.id.not_in(begun))
+    open_ = (
+        or_(table.c.state == ASKED, unheard),
+        table.c.host.in_(ours),
+        table.c.wanted_until > now,
+    )
     found = connection.execute(select(table).where(*open_).order_by(table.c.seq)).mappings().all()
     ids = [row["id"] for row in found]
     connection.execute(update(table).where(table.c.id.in_(ids)).values(state=TAKEN, taker=owner))
@@ -156,20 +172,27 @@ def _room(connection: Connection, request: str) -> Room:
     return Room(unread=unread, wanted=until is not None and until > database_time(connection))
 
 
-def _state(connection: Connection, request: str, state: str) -> None:
+def _end(connection: Connection, request: str, state: str) -> None:
     table = tables.requests
-    connection.execute(update(table).where(table.c.id == request).values(state=state))
-    _ring(connection, request)
+    open_ = (table.c.id == request, table.c.state == TAKEN)
+    if connection.execute(update(table).where(*open_).values(state=state)).rowcount:
+        _ring(connection, request)
+
+
+def _want(connection: Connection, request: str) -> "Row[Any] | None":
+    table = tables.requests
+    until = database_time(connection) + WANTED_S
+    wanted = update(table).where(table.c.id == request).values(wanted_until=until)
+    told = wanted.returning(table.c.state, table.c.taker, table.c.host)
+    return connection.execute(told).one_or_none()
 
 
 def _read(connection: Connection, request: str, have: int) -> Progress:
-    table, parts, leases = tables.requests, tables.request_parts, tables.leases
-    now = database_time(connection)
+    parts = tables.request_parts
     # The state first: where it says that all is there, what is read next is all.
-    wanted = update(table).where(table.c.id == request).values(wanted_until=now + WANTED_S)
-    row = connection.execute(wanted.returning(table.c.state, table.c.taker, table.c.host)).one()
-    driven = select(leases.c.owner).where(leases.c.host == row.host, leases.c.expires_at > now)
-    driver = connection.execute(driven).scalar()
+    row = _want(connection, request)
+    if row is None:
+        return Progress(parts=(), taken=True, over=False, broken=True)
     of = parts.c.request == request
     if have:
         connection.execute(delete(parts).where(of, parts.c.number < have))
@@ -179,8 +202,20 @@ def _read(connection: Connection, request: str, have: int) -> Progress:
         parts=tuple(row.content for row in connection.execute(found)),
         taken=row.state != ASKED,
         over=row.state == ANSWERED,
-        broken=row.state == BROKEN or (row.state == TAKEN and row.taker != driver),
+        broken=row.state == BROKEN
+        or (row.state == TAKEN and not _drives(connection, row.taker, row.host)),
     )
+
+
+def _drives(connection: Connection, owner: str, host: str) -> bool:
+    """Whether a daemon drives a host, or may be about to renew a lease that has just ended.
+
+    After the database was away every lease has ended, and nobody has lost anything yet.
+    """
+    table = tables.leases
+    lately = database_time(connection) - LEASE_S
+    query = select(table.c.owner).where(table.c.host == host, table.c.expires_at > lately)
+    return connection.execute(query).scalar() == owner
 
 
 def _leave(connection: Connection, request: str) -> None:

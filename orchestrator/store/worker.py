@@ -4,6 +4,7 @@ Owns the connection and the transaction around each call. Must not: know any tab
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -34,15 +35,18 @@ class Worker:
         """The function's result once its transaction is on the disk; StoreError where it failed.
 
         A caller that is cancelled while the function runs leaves it to end: whole or not at all.
+        What a hung database had no answer for is not done later, when it goes on: nothing of it.
         """
+        given_up = threading.Event()
         try:
             async with asyncio.timeout(self._within_s):
                 return await asyncio.get_running_loop().run_in_executor(
-                    self._thread, self._run, function
+                    self._thread, self._run, function, given_up
                 )
         except TimeoutError as exc:
+            given_up.set()
             raise StoreError(
-                f"The database has not answered for {ANSWERS_WITHIN_S:g} s.",
+                f"The database has not answered for {self._within_s:g} s.",
                 remedy="Runs go on meanwhile; see that it runs, and that ORCH_STORE is right.",
             ) from exc
         except RuntimeError as exc:
@@ -55,9 +59,13 @@ class Worker:
         await asyncio.to_thread(self._thread.shutdown)
         self._engine.dispose()
 
-    def _run(self, function: Callable[[Connection], Result]) -> Result:
+    def _run(self, function: Callable[[Connection], Result], given_up: threading.Event) -> Result:
         try:
             with self._engine.begin() as connection:
-                return function(connection)
+                result = function(connection)
+                if given_up.is_set():
+                    # Whoever asked was told that it failed, and may have asked anew.
+                    raise StoreError("Nobody waits for it any more; it was rolled back.")
+                return result
         except DBAPIError as exc:
             raise translated(exc) from exc

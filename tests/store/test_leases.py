@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Decision
@@ -21,6 +21,8 @@ from tests.lab.postgres import Postgres
 from tests.store.nouns import draft, incident, outgoing
 
 pytestmark = pytest.mark.xdist_group("pg")
+
+WITHIN_S = 30.0
 
 
 @pytest.fixture
@@ -201,6 +203,42 @@ async def test_a_database_that_comes_back_serves_on(
     )
     await turn(a, "pve1")
     assert leases(a).held == {"pve1": 1}
+
+
+async def test_what_a_hung_database_had_no_answer_for_is_not_done_later(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """Who was told that it failed can rely on it: nothing of the call is there once it goes on."""
+    a, _ = daemons
+    await turn(a, "")
+    run = await a.runs.create(draft())
+    a._worker._within_s = 0.5
+    postgres.pause()
+    try:
+        with pytest.raises(StoreError, match=r"has not answered for 0\.5 s"):
+            await a.runs.update(run.id, step=7)
+    finally:
+        postgres.go_on()
+    a._worker._within_s = WITHIN_S
+    assert (await a.runs.get(run.id)).step is None
+    await a.runs.update(run.id, step=8)
+    assert (await a.runs.get(run.id)).step == 8
+
+
+async def test_a_row_that_somebody_holds_is_said_before_the_wait_ends(
+    daemons: tuple[Store, Store], url: str
+) -> None:
+    """The server itself ends what waits for a lock, while its caller still listens."""
+    a, _ = daemons
+    await turn(a, "")
+    run = await a.runs.create(draft())
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("SELECT * FROM runs FOR UPDATE"))
+        with pytest.raises(StoreError, match="lock timeout"):
+            await a.runs.update(run.id, step=7)
+    engine.dispose()
+    await a.runs.update(run.id, step=8)
 
 
 async def test_a_schema_of_tomorrow_is_refused(

@@ -117,6 +117,53 @@ async def test_nobody_does_what_nobody_waits_for(
     assert postgres.query(url, "SELECT count(*) FROM requests") == ["0"]
 
 
+async def test_what_was_taken_unheard_is_had_again(stores: list[Store]) -> None:
+    """A call whose answer was lost took it: the same daemon gets it, unless it has begun it."""
+    driver, asker, other = map(requests, stores)
+    await asker.ask(QUESTION)
+    await driver.take(["pve1"])
+    assert await driver.take(["pve1"], ["q1"]) == ()
+    assert await other.take(["pve1"]) == ()
+    assert await driver.take(["pve1"]) == (QUESTION,)
+
+
+async def test_an_end_is_the_end(stores: list[Store]) -> None:
+    """An answer that is whole is not broken off later; one that is gone is nothing to wait for."""
+    driver, asker, _ = map(requests, stores)
+    await asker.ask(QUESTION)
+    await driver.take(["pve1"])
+    await driver.finish("q1")
+    await driver.break_off("q1")
+    assert (await asker.read("q1", 0)).over
+    assert (await asker.read("q2", 0)).broken
+
+
+async def test_a_lease_that_has_just_ended_breaks_nothing_off(
+    stores: list[Store], postgres: Postgres, url: str
+) -> None:
+    """After the database was away its driver renews it in a moment, and answers on."""
+    driver, asker, _ = map(requests, stores)
+    await asker.ask(QUESTION)
+    await driver.take(["pve1"])
+    postgres.query(url, "UPDATE leases SET expires_at = expires_at - 15")
+    assert not (await asker.read("q1", 0)).broken
+    postgres.query(url, "UPDATE leases SET expires_at = expires_at - 15")
+    assert (await asker.read("q1", 0)).broken
+
+
+async def test_an_asker_that_reads_nothing_can_say_that_it_waits(
+    stores: list[Store], postgres: Postgres, url: str
+) -> None:
+    """Nobody gives up on one that is busy with the part before."""
+    driver, asker, _ = map(requests, stores)
+    await asker.ask(QUESTION)
+    await driver.take(["pve1"])
+    postgres.query(url, "UPDATE requests SET wanted_until = 0")
+    assert not (await driver.room("q1")).wanted
+    await asker.want("q1")
+    assert (await driver.room("q1")).wanted
+
+
 async def test_news_is_pushed(stores: list[Store], postgres: Postgres, url: str) -> None:
     """The driver hears of a request at once, also after its connection was cut by the server."""
     driver, asker, _ = map(requests, stores)
