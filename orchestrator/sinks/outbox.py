@@ -213,17 +213,13 @@ class Outbox:
         room = DIGEST_ALERTS if crowded else MAX_IN_FLIGHT
         found = await self._queue.heads(name, room + len(lane.in_flight) + 1)
         heads = [one for one in found if one.id not in lane.in_flight]
-        waits = [LOOK_AGAIN_S]
-        fresh = [one for one in heads if one.attempts == 0 and one.digest is None]
-        for one in heads:
+        waits = [LOOK_AGAIN_S, *(wait for one in heads if (wait := _wait_s(one, now)))]
+        due = [one for one in heads if not _wait_s(one, now)]
+        fresh = [one for one in due if one.attempts == 0 and one.digest is None]
+        for one in due:
             if self._crowded(lane) is not crowded:
                 return 0.0
-            wait = one.next_at - now
-            kept_back = one.attempts == 0 and one.next_at > one.created_at
-            # Further off than any Retry-After: the wall clock jumped back, and it is due.
-            if 0 < wait <= (QUIET_MOST_S if kept_back else MAX_WAIT_S):
-                waits.append(wait)
-            elif lane.requests < MAX_IN_FLIGHT:
+            if lane.requests < MAX_IN_FLIGHT:
                 waits.append(await self._start(lane, one, fresh, group))
         return min(waits)
 
@@ -265,3 +261,11 @@ class Outbox:
         while lane.sent_at and lane.sent_at[0] < since:
             lane.sent_at.popleft()
         return len(lane.sent_at) >= DIGEST_ABOVE
+
+
+def _wait_s(one: Delivery, now: float) -> float:
+    """Seconds until a delivery is due; 0 where it is."""
+    wait = one.next_at - now
+    kept_back = one.attempts == 0 and one.next_at > one.created_at
+    # Further off than any Retry-After: the wall clock jumped back, and it is due.
+    return wait if 0 < wait <= (QUIET_MOST_S if kept_back else MAX_WAIT_S) else 0.0

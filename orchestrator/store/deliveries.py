@@ -202,6 +202,8 @@ def enqueue(connection: Connection, outgoing: Outgoing, host: str, now: float) -
     if outgoing.cool_down_s:
         warm = _told_lately(connection, outgoing, now)
         sinks = tuple(sink for sink in sinks if sink not in warm)
+    if outgoing.not_before is None:
+        _release(connection, alert.incident, sinks, now)
     new = 0
     for sink in sinks:
         values = {
@@ -221,6 +223,14 @@ def enqueue(connection: Connection, outgoing: Outgoing, host: str, now: float) -
         )
         new += connection.execute(added.returning(table.c.seq)).first() is not None
     return new
+
+
+def _release(connection: Connection, incident: str, sinks: tuple[str, ...], now: float) -> None:
+    """What quiet hours keep back of an incident goes before what is not kept back."""
+    columns = tables.deliveries.c
+    waits = and_(columns.state == PENDING, columns.attempts == 0, columns.next_at > now)
+    change = update(tables.deliveries).where(columns.incident == incident, waits)
+    connection.execute(change.where(columns.sink.in_(sinks)).values(next_at=now))
 
 
 def _told_lately(connection: Connection, outgoing: Outgoing, now: float) -> frozenset[str]:

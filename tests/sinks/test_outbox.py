@@ -499,3 +499,34 @@ async def test_alert_of_quiet_hours_arrives_at_their_end(bench: Bench) -> None:
     assert _ids(receiver) == ["i2-firing-1", "i1-firing-1"]
     assert bench.clock.now() >= until
     await receiver.stop()
+
+
+@pytest.mark.parametrize("speed", [1.0])
+async def test_digest_leaves_what_quiet_hours_keep_back(bench: Bench) -> None:
+    """A storm at night takes nothing along that is to wait for the morning."""
+    receiver = await Receiver().start()
+    bench.values["URL"] = receiver.url
+    bench.start()
+    morning = bench.clock.now() + 7200.0
+    kept_back = replace(outgoing("i-quiet"), not_before=morning)
+    await bench.enqueue(kept_back, *(outgoing(f"i{number:03d}") for number in range(40)))
+    async with asyncio.timeout(30):
+        while len(await bench.store.deliveries.pending()) > 1:
+            await asyncio.sleep(0.02)
+    (left,) = await bench.store.deliveries.pending()
+    assert (left.alert.incident, left.next_at) == ("i-quiet", morning)
+    await receiver.stop()
+
+
+@pytest.mark.parametrize("speed", [1.0])
+async def test_what_becomes_urgent_at_night_is_not_held_up_by_what_waits(bench: Bench) -> None:
+    """A warning that waits for the morning goes before its incident's critical alert, at once."""
+    receiver = await Receiver().start()
+    bench.values["URL"] = receiver.url
+    bench.start()
+    morning = bench.clock.now() + 7200.0
+    await bench.enqueue(replace(outgoing("i1"), not_before=morning))
+    await bench.enqueue(outgoing("i1", nth=2))
+    await receiver.until(2)
+    assert _ids(receiver) == ["i1-firing-1", "i1-firing-2"]
+    await receiver.stop()
