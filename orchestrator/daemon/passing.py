@@ -12,11 +12,9 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError
-
 from orchestrator.api.forwarding import Asked, answered_here
 from orchestrator.clock import Clock
-from orchestrator.core.errors import DaemonError, OrchError, StoreError
+from orchestrator.core.errors import DaemonError, StoreError
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.store.pushed import rung
 from orchestrator.store.requests import Progress, Request, Requests
@@ -27,6 +25,7 @@ UNSEEN_S = 30.0
 """So long a database that is away is waited for."""
 TAKEN_WITHIN_S = 20.0
 """Longer than a daemon that hangs keeps a host."""
+WANT_EVERY_S = 5.0
 MOST_UNREAD = 16
 
 PASSED = frozenset(
@@ -49,6 +48,10 @@ class Passing:
     ) -> None:
         self._requests, self._leasing, self._clock = requests, leasing, clock
         self._server = server
+        self._begun: set[str] = set()
+        """What is done here, or was, and is not over in the database as far as is known."""
+        self._unsaid: set[str] = set()
+        """What ended here, while the database could not be told."""
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -60,14 +63,24 @@ class Passing:
         assert self._requests is not None
         ident = self._clock.new_id(16)
         request = Request(id=ident, host=host, **asked._asdict())
-        await self._surely(lambda: self._store.ask(request))
+        wanting = asyncio.create_task(self._want(ident), name=f"want {asked.path}")
         try:
+            await self._surely(lambda: self._store.ask(request))
             async with aclosing(self._parts(request)) as parts:
                 async for part in parts:
                     yield part
         finally:
+            wanting.cancel()
+            await asyncio.gather(wanting, return_exceptions=True)
             with suppress(StoreError):
                 await self._store.leave(ident)
+
+    async def _want(self, request: str) -> None:
+        """Whoever asked may read slowly, and so ask for no further part for a long time."""
+        while True:
+            await self._clock.sleep(WANT_EVERY_S)
+            with suppress(StoreError):
+                await self._store.want(request)
 
     async def _parts(self, request: Request) -> AsyncGenerator[bytes, None]:
         have, since = 0, self._clock.monotonic()
@@ -120,15 +133,18 @@ class Passing:
             while True:
                 bell = self._store.pushed.bell()
                 for request in await self._taken():
+                    self._begun.add(request.id)
                     tasks.create_task(self._answer(request), name=f"request {request.path}")
                 await rung(bell, LOOK_S)
 
     async def _taken(self) -> tuple[Request, ...]:
+        for ident in tuple(self._unsaid):
+            await self._end(ident)
         held = [lease.host for lease in self._leasing.all if self._leasing.drives(lease.host)]
-        if not held:
+        if not held or self._unsaid:
             return ()
         try:
-            return await self._store.take(held)
+            return await self._store.take(held, self._begun)
         except StoreError as error:
             logger.warning("requests.unseen", extra={"why": str(error)})
             return ()
@@ -146,15 +162,23 @@ class Passing:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+            await self._end(request.id)
+
+    async def _end(self, request: str) -> None:
+        """Whatever became of it, its asker is not left waiting; it is not begun again."""
+        try:
+            await self._store.break_off(request)
+        except StoreError:
+            self._unsaid.add(request)
+        else:
+            self._unsaid.discard(request)
+            self._begun.discard(request)
 
     async def _tried(self, request: Request) -> None:
-        """Do it; where that fails, its asker is not left waiting."""
         try:
             await self._done(request)
-        except (OrchError, ClientError, OSError) as error:
-            logger.warning("request.failed", extra={"why": str(error)})
-            with suppress(StoreError):
-                await self._store.break_off(request.id)
+        except Exception as error:  # noqa: BLE001  no request ends the answering of all others
+            logger.warning("request.failed", extra={"path": request.path, "why": str(error)})
 
     async def _done(self, request: Request) -> None:
         found = _PATH.match(request.path)
@@ -169,7 +193,9 @@ class Passing:
         await self._surely(lambda: self._store.finish(request.id))
 
     async def _put(self, request: str, number: int, part: bytes) -> None:
+        bell = self._store.pushed.bell()
         room = await self._surely(lambda: self._store.put(request, number, part))
         while room.unread > MOST_UNREAD:
-            await rung(self._store.pushed.bell(), LOOK_S)
+            await rung(bell, LOOK_S)
+            bell = self._store.pushed.bell()
             room = await self._surely(lambda: self._store.room(request))

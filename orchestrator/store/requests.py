@@ -72,7 +72,7 @@ class Requests:
         """Store a request; one that is there already stays as it is."""
         await self._worker.call(lambda c: _ask(c, request))
 
-    async def take(self, hosts: Iterable[str], begun: Collection[str] = ()) -> tuple[Request, ...]:
+    async def take(self, hosts: Iterable[str], begun: Collection[str]) -> tuple[Request, ...]:
         """What is asked of these hosts, where their leases are ours; nobody else gets it again.
 
         Also what is ours already and not `begun`: taken in a call whose answer never came.

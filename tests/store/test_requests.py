@@ -51,18 +51,19 @@ async def test_who_drives_the_host_takes_it_once(stores: list[Store]) -> None:
     driver, asker, other = map(requests, stores)
     await asker.ask(QUESTION)
     await asker.ask(QUESTION)
-    assert await other.take(["pve1"]) == ()
-    found = await asyncio.gather(*(driver.take(["pve1", "pve2"]) for _ in range(3)))
-    assert sorted(found, key=len) == [(), (), (QUESTION,)]
+    assert await other.take(["pve1"], ()) == ()
+    assert await driver.take(["pve1", "pve2"], ()) == (QUESTION,)
+    assert await driver.take(["pve1", "pve2"], ["q1"]) == ()
+    await driver.finish("q1")
     await asker.ask(QUESTION)
-    assert await driver.take(["pve1"]) == ()
+    assert await driver.take(["pve1"], ()) == ()
 
 
 async def test_the_answer_comes_part_by_part(stores: list[Store]) -> None:
     """In order, each once also where it is written twice, and what was read is forgotten."""
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     assert (await asker.read("q1", 0)).taken
     await driver.put("q1", 0, b"head")
     assert (await driver.put("q1", 1, b"\0\xff")).unread == 2
@@ -82,13 +83,13 @@ async def test_a_successor_gets_what_nobody_took(
     """A request outlives the daemon that it was meant for; one that it had taken is broken off."""
     driver, asker, other = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     await asker.ask(replace(QUESTION, id="q2"))
     end_lease(postgres, url)
     await turn(stores[2], "pve1")
     assert (await asker.read("q1", 0)).broken
-    assert [one.id for one in await other.take(["pve1"])] == ["q2"]
-    assert await driver.take(["pve1"]) == ()
+    assert [one.id for one in await other.take(["pve1"], ())] == ["q2"]
+    assert await driver.take(["pve1"], ()) == ()
     assert not (await asker.read("q2", 0)).broken
 
 
@@ -96,7 +97,7 @@ async def test_an_answer_that_breaks_off_is_no_whole_one(stores: list[Store]) ->
     """What came of it is had, and then it is said that more should have come."""
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     await driver.put("q1", 0, b"head")
     await driver.break_off("q1")
     told = await asker.read("q1", 0)
@@ -110,10 +111,10 @@ async def test_nobody_does_what_nobody_waits_for(
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
     await asker.leave("q1")
-    assert await driver.take(["pve1"]) == ()
+    assert await driver.take(["pve1"], ()) == ()
     assert not (await driver.room("q1")).wanted
     postgres.query(url, "UPDATE requests SET wanted_until = wanted_until - 4000")
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     assert postgres.query(url, "SELECT count(*) FROM requests") == ["0"]
 
 
@@ -121,17 +122,17 @@ async def test_what_was_taken_unheard_is_had_again(stores: list[Store]) -> None:
     """A call whose answer was lost took it: the same daemon gets it, unless it has begun it."""
     driver, asker, other = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     assert await driver.take(["pve1"], ["q1"]) == ()
-    assert await other.take(["pve1"]) == ()
-    assert await driver.take(["pve1"]) == (QUESTION,)
+    assert await other.take(["pve1"], ()) == ()
+    assert await driver.take(["pve1"], ()) == (QUESTION,)
 
 
 async def test_an_end_is_the_end(stores: list[Store]) -> None:
     """An answer that is whole is not broken off later; one that is gone is nothing to wait for."""
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     await driver.finish("q1")
     await driver.break_off("q1")
     assert (await asker.read("q1", 0)).over
@@ -144,7 +145,7 @@ async def test_a_lease_that_has_just_ended_breaks_nothing_off(
     """After the database was away its driver renews it in a moment, and answers on."""
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     postgres.query(url, "UPDATE leases SET expires_at = expires_at - 15")
     assert not (await asker.read("q1", 0)).broken
     postgres.query(url, "UPDATE leases SET expires_at = expires_at - 15")
@@ -157,7 +158,7 @@ async def test_an_asker_that_reads_nothing_can_say_that_it_waits(
     """Nobody gives up on one that is busy with the part before."""
     driver, asker, _ = map(requests, stores)
     await asker.ask(QUESTION)
-    await driver.take(["pve1"])
+    await driver.take(["pve1"], ())
     postgres.query(url, "UPDATE requests SET wanted_until = 0")
     assert not (await driver.room("q1")).wanted
     await asker.want("q1")
