@@ -78,11 +78,14 @@ class Figures:
             step=step, began=began, lr=lr, figures=Readback(figures), rows=rows, drafted=drafted,
             flops=flops,
         )  # fmt: skip
-        self.flush()
+        # Where the device is the faster one, the step before was done when this one began: its
+        # own launch is this one's time.
+        waits = self._pending is not None and not self._pending.figures.there()
+        self.flush(None if waits else began)
         self._pending = pending
 
-    def flush(self) -> None:
-        """Write the line of the step that was launched last.
+    def flush(self, ended: float | None = None) -> None:
+        """Write the line of the step that was launched last, done at `ended`, seconds, or now.
 
         Raises TrainingError where its loss or gradient norm is not finite.
         """
@@ -97,7 +100,8 @@ class Figures:
             )
         self.first_loss = loss if math.isnan(self.first_loss) else self.first_loss
         self.last_loss = loss
-        speed = self._pace.speed(pending.drafted, pending.began, self._clock())
+        ended = self._clock() if ended is None else ended
+        speed = self._pace.speed(pending.drafted, pending.began, ended)
         self._log.record(
             "train", pending.step, loss=loss, lr=pending.lr, tokens_per_s=round(speed, 1),
             grad_norm=norm, slot_accuracy=hits / pending.rows, acceptance=self.acceptance,

@@ -65,6 +65,10 @@ class Readback:
             self._event = torch.cuda.Event()
             self._event.record()
 
+    def there(self) -> bool:
+        """Whether reading them would not wait."""
+        return self._event is None or self._event.query()
+
     def read(self) -> list[float]:
         """Wait until the figures are there, and no longer."""
         if self._event is not None:

@@ -55,6 +55,23 @@ def test_each_line_has_its_own_step_s_speed(
     assert all(line["memory_bytes"] > 1 << 20 for line in lines)
 
 
+def test_a_step_read_at_once_has_the_time_of_its_launch_too(
+    small_config: Callable[..., Config], tmp_path: Path
+) -> None:
+    """Of a host slower than its device each step costs its launch, also before a checkpoint."""
+    now = 0.0
+    log = RunLog(tmp_path, 9)
+    figures = Figures(small_config(), log, clock=lambda: now)
+    values = (torch.tensor(2.5), torch.tensor(1.0), torch.tensor(3))
+    for step in (1, 2, 3):
+        began, now = now, now + 1.0
+        figures.launched(step, began=began, lr=1e-3, figures=values, rows=6, drafted=100, flops=1.0)
+    figures.flush()  # a checkpoint reads the third as soon as it is launched
+    log.close()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["tokens_per_s"] for line in lines] == [100.0, 100.0, 100.0]
+
+
 @pytest.mark.parametrize(("loss", "norm"), [(float("nan"), 1.0), (1.0, float("inf"))])
 def test_a_loss_or_gradient_that_is_not_finite_ends_the_run(
     loss: float, norm: float, small_config: Callable[..., Config]
