@@ -4,6 +4,8 @@ Owns how far the asking is (rebuilding.py does it), and which of it a question h
 """
 
 import asyncio
+import contextlib
+from typing import NamedTuple
 
 from orchestrator.core.errors import UsageError
 from orchestrator.core.model import Inventory
@@ -15,8 +17,12 @@ WAITS_S = 10.0
 ACTS_AFTER_S = 30.0
 """For what cannot be undone."""
 
-Place = tuple[str, str]
-"""A job and one of its targets."""
+
+class Place(NamedTuple):
+    """A job and one of its targets, by name."""
+
+    job: str
+    target: str
 
 
 class ComingBack:
@@ -27,6 +33,7 @@ class ComingBack:
         self._news = asyncio.Event()
         self._count = 0
         self._left: set[Place] | None = None
+        self._refused: dict[Place, str] = {}
 
     @property
     def over(self) -> bool:
@@ -42,6 +49,17 @@ class ComingBack:
         asked = f"{self._count - len(self._left)} of {self._count} targets asked"
         return f"{asked}, {', '.join(left)} not yet"
 
+    @property
+    def how_far(self) -> str:
+        """Likewise, also before it is known."""
+        return self.words or "it is not known yet of which targets"
+
+    @property
+    def refusals(self) -> str | None:
+        """What targets answered that could be reached and gave no runs; None where none did."""
+        found = [f"{place.target}: {why}" for place, why in sorted(self._refused.items())]
+        return "; ".join(dict.fromkeys(found)) or None
+
     def ask(self, places: set[Place]) -> None:
         """It is known now which places are to be asked."""
         self._left, self._count = set(places), len(places)
@@ -49,9 +67,13 @@ class ComingBack:
 
     def asked(self, place: Place) -> None:
         """All that a place had is back."""
-        if self._left is not None:
-            self._left.discard(place)
-        self._ring()
+        self._refused.pop(place, None)
+        self._let_pass(place)
+
+    def refused(self, place: Place, why: str) -> None:
+        """It was reached and cannot say what it has: nobody waits for it, it is asked again."""
+        self._refused[place] = why
+        self._let_pass(place)
 
     def came(self) -> None:
         """A run is back."""
@@ -75,15 +97,17 @@ class ComingBack:
         except TimeoutError:
             raise UsageError(
                 f"The database was lost, and its runs are being asked for at their targets "
-                f"({self.words}): {words} may mean a run that is not back yet.",
+                f"({self.how_far}): {words} may mean a run that is not back yet.",
                 remedy="Name the run in full (`orch ps -a`), or try again once `orch status` no "
                 "longer says so.",
             ) from None
 
     async def lacks(self, job: str) -> bool:
-        """Whether runs of a job may still come back."""
-        while self._left is None:
-            await self._news.wait()
+        """Whether runs of a job may still come back; also where that is not known in a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAITS_S):
+                while self._left is None:
+                    await self._news.wait()
         return self._lacks(job)
 
     async def settle_job(self, job: str) -> None:
@@ -98,13 +122,18 @@ class ComingBack:
         except TimeoutError:
             raise UsageError(
                 f"The database was lost, and runs of {job} are being asked for at their targets "
-                f"({self.words}).",
+                f"({self.how_far}).",
                 remedy="See that they can be reached (`orch doctor`), and try again.",
             ) from None
 
     def _lacks(self, job: str | None) -> bool:
         left = self._left
         return left is None or any(job in (None, one) for one, _ in left)
+
+    def _let_pass(self, place: Place) -> None:
+        if self._left is not None:
+            self._left.discard(place)
+        self._ring()
 
     def _ring(self) -> None:
         self._news.set()

@@ -84,13 +84,14 @@ async def _rebuilt(parts: Parts) -> list[Check]:
     if lost is None:
         return []
     done = "its runs are back"
-    asked = done if lost["done"] else f"targets are asked for its runs ({parts.back.words})"
+    far = parts.back.words or parts.back.refusals or parts.back.how_far
+    asked = done if lost["done"] else f"targets are asked for its runs ({far})"
     return [
         Check(
             name="database",
             ok=bool(lost["done"]),
             text=f"{_how(lost['aside'])}; {asked}",
-            remedy=None if lost["done"] else "See that every target can be reached.",
+            remedy=None if lost["done"] else "See that every target can be reached and read.",
             critical=False,
         )
     ]

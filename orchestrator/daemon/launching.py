@@ -74,7 +74,7 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     async for message in _warnings(parts):
         yield message
     if await parts.back.lacks(job.name):
-        text = f"the database was lost; its runs are being asked for first ({parts.back.words})"
+        text = f"the database was lost; its runs are being asked for first ({parts.back.how_far})"
         yield {"kind": "warning", "text": text}
         await parts.back.settle_job(job.name)
     with shipping.only_one(parts, job.name):
@@ -196,7 +196,7 @@ def _targets(parts: Parts, runs: Iterable[Run]) -> list[Target]:
 
 async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True) -> Message:
     await note_command(parts, run.id, "stop")
-    ending = await parts.crew.stop(run, grace_s, waits=waits)
+    ending = await parts.crew.stopping.stop(run, grace_s, waits=waits)
     view = await parts.crew.display.view(run.id)
     return {"kind": "kept", "run": view} if ending is None else _ended(ending, view)
 

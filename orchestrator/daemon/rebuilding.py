@@ -7,16 +7,24 @@ Of one that had ended while the old database was still written nothing is told a
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import NoSuchRun, OrchError, Unreachable
+from orchestrator.core.errors import (
+    AuthRefused,
+    HostKeyRefused,
+    NoSuchRun,
+    RemoteCommandFailed,
+    StoreError,
+    Unreachable,
+)
 from orchestrator.core.model import Attempt, Job, Run, RunState, Target, number_of
 from orchestrator.daemon.adopted import rebuilt_key
-from orchestrator.daemon.coming_back import ComingBack
+from orchestrator.daemon.coming_back import ComingBack, Place
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
@@ -25,8 +33,12 @@ from orchestrator.store.store import Store
 KEY = "rebuilding"
 """Where it is kept what is still to be asked, so that a daemon which dies over it goes on."""
 AGAIN_S = 5.0
+REFUSED_AGAIN_S = 60.0
 ASK_WITHIN_S = 120.0
 JUDGED_WITHIN_S = 60.0
+
+_PASSING = (Unreachable, AuthRefused, HostKeyRefused, StoreError)
+"""What somebody or time will mend."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,29 +56,40 @@ class Rebuilding:
 
     async def run(self) -> None:
         """Until all have been asked; at once where nothing was lost."""
-        try:
-            await self._rebuild()
-        finally:
-            self.back.ask(set())
+        if self.store.leases is None:  # a shared database has keepers of its own
+            await self._insist(self._rebuild)
+        self.back.ask(set())
+
+    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Until it is done: a store that takes nothing for a while, or a host that is not there."""
+        told = ""
+        while True:
+            try:
+                return await step()
+            except _PASSING as error:
+                if str(error) != told:
+                    logger.warning("store.rebuilding_waits", extra={"why": str(error)})
+                told = str(error)
+            await self.clock.sleep(AGAIN_S)
 
     async def _rebuild(self) -> None:
-        if self.store.leases is not None:
-            return  # a shared database has keepers of its own
         claimed = await asyncio.to_thread(self.store.logs.claimed)
         todo = await self._todo(claimed)
         if todo is None:
             return
+        names = {job: _names(job, claimed) for job in self.file.current().jobs}
         places = [
-            (job, target, names)
+            Place(job.name, target.name)
             for job in self.file.current().jobs.values()
-            if (names := _names(job, claimed))
+            if names[job.name]
             for target in job.targets
         ]
-        self.back.ask({(job.name, target.name) for job, target, _ in places})
+        self.back.ask(set(places))
         async with asyncio.TaskGroup() as tasks:
-            for job, target, names in places:
-                tasks.create_task(self._place(job, target, names, float(todo["until"])))
-        await self.store.values.set(KEY, {**todo, "done": True})
+            for place in places:
+                asking = partial(self._place, place, names[place.job], float(todo["until"]))
+                tasks.create_task(self._insist(asking))
+        await self._insist(partial(self.store.values.set, KEY, {**todo, "done": True}))
         logger.info("store.rebuilt", extra={"aside": todo["aside"]})
 
     async def _todo(self, claimed: Mapping[str, str]) -> Mapping[str, Any] | None:
@@ -84,42 +107,52 @@ class Rebuilding:
         await self.store.values.set(KEY, todo)
         return todo
 
-    async def _place(self, job: Job, target: Target, names: list[str], until: float) -> None:
-        found = await self._known(job, target, names)
-        for known in sorted(found, key=lambda one: _number(one["name"])):
-            await self._take(job, target, known, until)
-        self.back.asked((job.name, target.name))
-
-    async def _known(self, job: Job, target: Target, names: list[str]) -> list[Mapping[str, Any]]:
-        """What the target has of these runs, once it can be reached."""
-        while True:
+    async def _place(self, place: Place, names: list[str], until: float) -> None:
+        """Ask one place, by what the inventory says of it now: its address may be mended."""
+        await self.crew.take_up()
+        while (here := self._here(place)) is not None:
+            job, target = here
             try:
-                link = self.fleet.link(target)
-                answer = await link.call(
+                answer = await self.fleet.link(target).call(
                     "runs_known", timeout_s=ASK_WITHIN_S, workdir=job.workdir, names=names
                 )
-                return list(answer["runs"])
-            except Unreachable:
-                await self.clock.sleep(AGAIN_S)
-            except OrchError as error:
+            except RemoteCommandFailed as error:
                 logger.warning(
                     "store.not_rebuilt", extra={"target": target.name, "why": str(error)}
                 )
-                return []
+                self.back.refused(place, str(error))
+                await self.clock.sleep(REFUSED_AGAIN_S)
+                continue
+            for known in sorted(answer["runs"], key=lambda one: _number(one["name"])):
+                await self._take(job, target, known, until)
+            break
+        self.back.asked(place)
+
+    def _here(self, place: Place) -> tuple[Job, Target] | None:
+        """None where the inventory has it no more."""
+        job = self.file.current().jobs.get(place.job)
+        found = [one for one in job.targets if one.name == place.target] if job else []
+        return (job, found[0]) if job and found else None
 
     async def _take(self, job: Job, target: Target, known: Mapping[str, Any], until: float) -> None:
         asked = known["attempts"][-1]["attempt"].get("asked") or {}
         if asked.get("target", target.name) != target.name:
             return  # another target sees the same folder
-        run, attempts = _run_of(job, target, known, asked)
+        try:
+            run, attempts = _run_of(job, target, known, asked)
+            end = known["attempts"][-1]["exit"]
+            ended = end is not None and float(end["ended_at"]) <= until
+        except (KeyError, TypeError, ValueError) as error:
+            # What a program or a power cut made of its records must not cost the others.
+            why = f"its records there are damaged: {type(error).__name__}: {error}"
+            logger.warning("run.not_rebuilt", extra={"run": known["name"], "why": why})
+            return
         try:
             await self.store.runs.get(run.id)
         except NoSuchRun:
             pass
         else:
             return
-        end = known["attempts"][-1]["exit"]
-        ended = end is not None and float(end["ended_at"]) <= until
         await self.store.values.set(
             rebuilt_key(run.id), {"ended": ended, "whole": bool(asked.get("whole"))}
         )
@@ -132,9 +165,9 @@ class Rebuilding:
             await self.crew.over(run.id, JUDGED_WITHIN_S)
 
 
-def _names(job: Job, claimed: Mapping[str, str]) -> list[str]:
+def _names(job: str, claimed: Mapping[str, str]) -> list[str]:
     """Folders of the job's runs that are ours."""
-    return [f"{run}.{uid}" for run, uid in claimed.items() if run.rpartition("-")[0] == job.name]
+    return [f"{run}.{uid}" for run, uid in claimed.items() if run.rpartition("-")[0] == job]
 
 
 def _written(aside: Path) -> float:

@@ -210,3 +210,27 @@ jobs:
     assert orch.json("show", "far-1")["state"] == "stopped"
     for job in ("near", "far"):
         orch("stop", job)
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+def test_a_host_whose_key_is_refused_is_asked_once_it_is_trusted(
+    make_orch: MakeOrch, lab: Lab
+) -> None:
+    """Its runs are not given up meanwhile, and nothing says that they are back."""
+    job = "jobs:\n  far: {target: ct200, workdir: /srv/orch/far, command: sleep 600}\n"
+    orch = make_orch(f"{lab.inventory_yaml()}{job}")
+    orch("run", "--detach")
+    known = lab.host.known_hosts.read_text()
+    lab.host.known_hosts.write_text("")
+    try:
+        lose_database(orch)
+        orch.until(lambda: "store.rebuilding_waits" in orch.log())
+        assert "0 of 1 targets asked" in orch("status", check=None).stdout
+        checks = {one["name"]: one for one in orch.json("doctor", check=None)["checks"]}
+        assert "0 of 1 targets asked" in checks["database"]["text"]
+    finally:
+        lab.host.known_hosts.write_text(known)
+    orch.until(lambda: orch.json("status")["daemon"]["rebuilding"] is None)
+    assert orch.json("show", "far-1")["state"] == "running"
+    orch("stop", "far")
