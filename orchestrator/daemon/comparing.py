@@ -50,7 +50,10 @@ async def compare(parts: Parts, before: Run, after: Run) -> Comparison:
         if _failed(look):
             return _also(found, unknown=(f"environment: {look.fingerprint['error']}",))
     earlier = _with_last_caches(first.fingerprint, old.get(Moment.END))
-    differences = environment.diff(earlier, second.fingerprint)
+    differences = (
+        *environment.diff(earlier, second.fingerprint),
+        *environment.warmed(first.fingerprint, second.fingerprint),
+    )
     return _also(found, *(_change(one) for one in differences))
 
 

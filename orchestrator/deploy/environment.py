@@ -128,6 +128,20 @@ def _caches(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
             )
 
 
+def warmed(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
+    """Caches with nothing in them at one launch and something at the later one."""
+    held = before.get("caches") or {}
+    for path, now in sorted((after.get("caches") or {}).items()):
+        was = held.get(path)
+        if path in held and now and now["bytes"] and not (was and was["bytes"]):
+            yield Difference(
+                part="cache",
+                name=f"compile cache {path} at launch",
+                before=_size(0),
+                after=_size(now["bytes"]),
+            )
+
+
 def _size(count: float) -> str:
     for unit in ("B", "kB", "MB"):
         if count < 1000:

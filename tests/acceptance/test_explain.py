@@ -54,3 +54,6 @@ def test_colleague_tells_what_changed_and_what_was_tried(
     same = orch("diff", "@1", "@2").stdout
     assert "  nothing changed\n" in same
     assert "No run of dflash before run 1 finished" in orch("diff", "dflash-1", check=2).stderr
+    (cache / "kernel.so").write_bytes(bytes(3_000_000))
+    orch("run", "-m", "warm again", "--env", "PLAY=steps --count 3")
+    assert f"  compile cache {cache} at launch 0 B -> 3.0 MB\n" in orch("diff", "@2", "@1").stdout

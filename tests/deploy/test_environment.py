@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.core.model import Job
-from orchestrator.deploy.environment import diff, fingerprint
+from orchestrator.deploy.environment import diff, fingerprint, warmed
 
 from .caller import NearCaller
 
@@ -67,6 +67,16 @@ def test_what_changed_is_said_in_words_caches_first() -> None:
         "OMP_NUM_THREADS 8 is gone",
     ]
     assert [change.part for change in changes if change.alarming] == ["cache"]
+
+
+def test_a_run_that_began_cold_differs_from_one_that_found_caches() -> None:
+    """Its first steps compiled: the later one's speed is not the change of code."""
+    cold = made(caches={"/c": None, "/t": {"bytes": 7, "files": 1}})
+    warm = made(caches={"/c": {"bytes": 14_500_000, "files": 9}, "/t": {"bytes": 9, "files": 1}})
+    changes = list(warmed(cold, warm))
+    assert [str(one) for one in changes] == ["compile cache /c at launch 0 B -> 14.5 MB"]
+    assert not changes[0].alarming
+    assert [*warmed(warm, warm), *warmed(warm, cold), *warmed(cold, cold)] == []
 
 
 def test_a_package_of_another_place_is_a_change() -> None:
