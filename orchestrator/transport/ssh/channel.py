@@ -7,9 +7,11 @@ import asyncssh
 
 from orchestrator.core.errors import Unreachable
 from orchestrator.transport.running import Tail
+from orchestrator.transport.ssh.packets import Packets
 
 CLOSE_WITHIN_S = 2.0
-_WRITE_BYTES = 128 * 1024
+_PACKET_BYTES = 32 * 1024
+"""As much as sshd takes in one."""
 
 
 class SshChannel:
@@ -17,14 +19,23 @@ class SshChannel:
 
     def __init__(self, child: "asyncssh.SSHClientProcess[bytes]", target: str) -> None:
         self._child, self._target = child, target
+        self._packets = Packets(child.channel)
+        child.channel.set_write_buffer_limits(0)  # what is written was taken by the window
         self._tail = Tail()
         self._draining = asyncio.create_task(self._drain_stderr())
 
     async def write(self, chunk: bytes) -> None:
+        view = memoryview(chunk)
         try:
-            # asyncssh copies all that it has not sent yet for every packet that it sends.
-            for at in range(0, len(chunk), _WRITE_BYTES):
-                self._child.stdin.write(chunk[at : at + _WRITE_BYTES])
+            # The first packet is always asyncssh's own: it sees whether the keys are due.
+            sent = 0
+            while sent < len(view):
+                packed = self._packets.send(view[sent:]) if sent else 0
+                if packed:
+                    sent += packed
+                else:
+                    self._child.stdin.write(chunk[sent : sent + _PACKET_BYTES])
+                    sent += _PACKET_BYTES
                 await self._child.stdin.drain()
         except (OSError, asyncssh.Error) as exc:
             raise Unreachable(
