@@ -69,6 +69,8 @@ class Stages:
     rules: tuple[Signature, ...]
     policy: Callable[[Job], Awaitable[Policy]]
     """The alerts and silences of the moment."""
+    weighed: Callable[[Run, Job], Awaitable[None]]
+    """Told after it was judged whether a run is restarted, with the job that has the policy."""
     lookup: Callable[[str], str | None]
     """Value of a secret."""
     every_value: Callable[[str], Iterable[str]]

@@ -17,14 +17,21 @@ import asyncio
 from orchestrator.acting import Actor, Stages
 from orchestrator.core.decide.decision import RunView, after
 from orchestrator.core.decide.incidents import told_of
-from orchestrator.core.decide.inputs import FindingSeen, Input, Launched, VerdictReached
+from orchestrator.core.decide.inputs import (
+    FindingSeen,
+    Input,
+    Launched,
+    PolicyChanged,
+    VerdictReached,
+)  # fmt: skip
 from orchestrator.core.decide.lifecycle import decide
-from orchestrator.core.detect.signatures import Signature, load
+from orchestrator.core.detect.signatures import load, meant
 from orchestrator.core.events import EndTold, Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, RunState
 from orchestrator.core.watch.advice import WATCHED
 from orchestrator.core.watch.witnessed import with_kernel
+from orchestrator.inbox import Inbox
 from orchestrator.launch.session import attempt_dir, end_message
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import follow
@@ -47,12 +54,12 @@ class Supervisor:
         self._awaited = False
         """Whether the relay waits to hear that its attempt's end is stored."""
         self._stages = stages
-        self._inbox: asyncio.Queue[Input] = asyncio.Queue(maxsize=100)
-        self.actor = Actor(job, stages, lambda: self.view.run, self._inbox.put)
+        self.inbox = Inbox()
+        self.actor = Actor(job, stages, lambda: self.view.run, self.inbox.put)
 
     def tell(self, event: Input) -> None:
         """Something a person said; it is decided in turn."""
-        self._inbox.put_nowait(event)
+        self.inbox.tell(event)
 
     async def supervise(self) -> None:
         """Until the run has ended and nothing is left to do."""
@@ -60,7 +67,7 @@ class Supervisor:
             self.actor.act(await self._stages.store.actions.pending(self.view.run.id), tasks)
             observer = self._observe_if_launched(tasks)
             while not self.view.run.state.ended:
-                event = await self._inbox.get()
+                event = await self.inbox.get()
                 await self._decide(event, tasks)
                 if isinstance(event, Launched):
                     observer = self._observe_if_launched(tasks)
@@ -73,8 +80,8 @@ class Supervisor:
                 observer.cancel()
             # A stop may outlast its run, while GPUs become free: it is marked done all the same.
             await self.actor.settled()
-            while not self._inbox.empty():
-                await self._decide(self._inbox.get_nowait(), tasks)
+            while not self.inbox.empty():
+                await self._decide(await self.inbox.get(), tasks)
 
     # --- observe and detect ----------------------------------------------------------------------
 
@@ -132,7 +139,7 @@ class Supervisor:
                         return
                     case SessionChanged():
                         self.detached = event.detached
-                        await self._inbox.put(event)
+                        await self.inbox.put(event)
                     case EndTold():
                         self._told = end_message(run)
                     case _:
@@ -143,8 +150,8 @@ class Supervisor:
             await self._over(gone, reader, witness)
 
     async def _found(self, finding: Finding) -> None:
-        signature = _signature_of(finding, (*self._stages.rules, *SIGNATURES))
-        await self._inbox.put(
+        signature = meant(finding, (*self._stages.rules, *SIGNATURES))
+        await self.inbox.put(
             FindingSeen(
                 finding=finding,
                 cause=signature.cause if signature else "",
@@ -156,11 +163,11 @@ class Supervisor:
 
     async def _over(self, event: Exited | RelayGone, reader: Reader, witness: Witness) -> None:
         """The attempt has ended: its verdict, and what it is the same as."""
-        await self._inbox.put(event)
+        await self.inbox.put(event)
         self._awaited = isinstance(event, Exited) and event.record.awaited
         kernel = await witness.last_words(event)
         verdict = with_kernel(await asyncio.to_thread(reader.verdict, event, kernel), kernel)
-        await self._inbox.put(
+        await self.inbox.put(
             VerdictReached(
                 verdict=verdict,
                 same_as=await self._earlier(verdict.fingerprint, verdict.family),
@@ -172,8 +179,6 @@ class Supervisor:
         )
 
     async def _earlier(self, fingerprint: str | None, family: str | None) -> str | None:
-        if not fingerprint:
-            return None
         return await self._stages.store.incidents.earlier(
             job=self.job.name, run=self.view.run.id, fingerprint=fingerprint, family=family
         )
@@ -189,9 +194,5 @@ class Supervisor:
         self._stages.resolved(self.view.run, decision.incidents)
         self.actor.cancel(decision.cancel)
         self.actor.act(applied.actions, tasks)
-
-
-def _signature_of(finding: Finding, known: tuple[Signature, ...]) -> Signature | None:
-    """Signatures may share an id: the one with the finding's title, else the first."""
-    named = [one for one in known if one.id == finding.signature]
-    return next((one for one in named if one.title == finding.title), next(iter(named), None))
+        if isinstance(event, VerdictReached | PolicyChanged):
+            await self._stages.weighed(self.view.run, self.job)

@@ -133,6 +133,8 @@ class Verdict:
     certainty_reason: str = ""
     ends: str | None = None
     """`process`, `thread` or `rank`: what was lost."""
+    recorded: bool = True
+    """Whether anything says how the attempt ended; where nothing does its run is lost."""
 
     def to_json(self) -> dict[str, Any]:
         """The verdict in JSON's types."""

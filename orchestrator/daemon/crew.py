@@ -4,36 +4,23 @@ It owns the supervisors' tasks; display.py shows what they know. It must not dec
 """
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from orchestrator.acting import Stages
 from orchestrator.clock import Clock, second_of_day
 from orchestrator.core.decide.decision import Policy, RunView
-from orchestrator.core.decide.inputs import (
-    Accepted,
-    PolicyChanged,
-    StopAsked,
-)
+from orchestrator.core.decide.inputs import Accepted, PolicyChanged, StopAsked
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import NotDriven, OrchError, UsageError
-from orchestrator.core.model import (
-    AlertsSpec,
-    Inventory,
-    Job,
-    LinkState,
-    Run,
-    RunState,
-)
+from orchestrator.core.errors import NotDriven, OrchError, StoreError
+from orchestrator.core.model import AlertsSpec, Inventory, Job, LinkState, Run, RunState
 from orchestrator.daemon.adopted import jobs_of
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
@@ -42,14 +29,12 @@ from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
 from orchestrator.daemon.simulated import JOB, simulated_rules
+from orchestrator.daemon.stopping import Stopping
+from orchestrator.daemon.weighing import Weighing
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
-POLICIES = "restart_policies"
-"""Where it is kept what the inventory said of restarts when that was last heeded, by job."""
 RESTART_AFTER_S = 5.0
-LOOKS_EVERY_S = 0.2
-MET_WITHIN_S = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +58,11 @@ class Crew:
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
         self._drives = drives
         self._gate = Gate(clock)
+        self._weighing = Weighing(store=store)
         self._taking_up = asyncio.Lock()
         self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[Supervisor]] = {}
         self.display = Display(
             store=store, board=board, fleet=fleet, drives=drives, members=self._members
         )
@@ -88,12 +74,19 @@ class Crew:
             inventory=inventory,
             policy=self._policy,
         )
+        self.stopping = Stopping(
+            clock=clock,
+            fleet=fleet,
+            drives=drives,
+            members=self._members,
+            tasks=self._tasks,
+            take_up=self.take_up,
+        )
 
     async def resume(self) -> None:
         """Show the newest runs, and take up every one that is not finished."""
         await self.display.refresh()
         await self.take_up()
-        await self._follow_edits()
 
     async def take_up(self) -> None:
         """Give a supervisor to each unfinished run that this daemon drives, and that has none."""
@@ -108,7 +101,11 @@ class Crew:
             jobs = await jobs_of(self._store, left, self._inventory())
             # Asked for at once: run by run, those that were begun before are in the way.
             for view in await self._store.views(run.id for run in left):
-                await self._take_up(view, jobs[view.run.id])
+                try:
+                    await self._take_up(view, jobs[view.run.id])
+                except NotDriven as error:
+                    # Its host was lost over this; whoever has it now takes its runs up.
+                    logger.info("run.left", extra={"run": view.run.id, "why": str(error)})
 
     @contextmanager
     def beginning(self, *uids: str) -> Iterator[None]:
@@ -127,7 +124,7 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            self._start(Supervisor(view, job, self._stages(run, job)))
+            self._start(await self._member(view, job))
 
     async def follow_policies(self) -> None:
         """What the inventory says now of restarts counts for runs that live, also in a back-off."""
@@ -137,30 +134,23 @@ class Crew:
             if member is None or job is None or job.restart == member.job.restart:
                 continue
             member.job = replace(member.job, restart=job.restart)
-        await self._follow_edits()
+            member.tell(PolicyChanged())
 
-    async def _follow_edits(self) -> None:
-        """What was edited while no daemon was there counts as well; keep what counts now."""
-        now = {name: asdict(job.restart) for name, job in self._inventory().jobs.items()}
-        now = json.loads(json.dumps(now))
-        before = await self._store.values.get(POLICIES)
-        if before == now:
-            return
-        await self._store.values.set(POLICIES, now)
-        for member in self._members.values():
-            job = member.view.run.job
-            if before is not None and before.get(job) != now.get(job):
-                member.tell(PolicyChanged())
+    async def let_go(self, lost: Collection[str]) -> None:
+        """Leave the runs of these hosts to the daemons that drive them now, or did for a while.
 
-    async def let_go(self) -> None:
-        """Leave the runs of hosts that another daemon drives to that daemon."""
-        runs = {run: member.view.run for run, member in self._members.items()}
-        gone = [ident for ident, run in runs.items() if not self._drives(run.host)]
-        for ident in gone:
-            self._tasks[ident].cancel()
-        await asyncio.gather(*(self._tasks[ident] for ident in gone), return_exceptions=True)
-        for ident in gone:
-            del self._members[ident], self._tasks[ident]
+        A host that is ours again by now was another's: what is known here of its runs is old.
+        """
+        async with self._taking_up:
+            runs = {run: member.view.run for run, member in self._members.items()}
+            left = (run for run in runs.values() if run.host in lost or not self._drives(run.host))
+            gone = [run.id for run in left]
+            for ident in gone:
+                self._tasks[ident].cancel()
+            await asyncio.gather(*(self._tasks[ident] for ident in gone), return_exceptions=True)
+            for ident in gone:
+                self._members.pop(ident, None)
+                del self._tasks[ident]
 
     async def _unfinished(self) -> tuple[Run, ...]:
         """Runs that live, and those whose last actions a daemon did not see the end of."""
@@ -185,40 +175,6 @@ class Crew:
         view = await self._store.view(run.id)
         self._start(Supervisor(view, job, self._stages(run, job)))
         await self.display.show(run.id)
-
-    async def stop(self, run: Run, grace_s: float, *, waits: bool = True) -> dict[str, Any] | None:
-        """A person's word: end the run; answers who was ended and when its GPUs were free.
-
-        None, where it does not wait for a target that is away: the stop is kept, and done then.
-        """
-        if run.id not in self._members:
-            await self.take_up()  # the inventory may have its target again
-        member = self._members.get(run.id)
-        if member is None:
-            raise UsageError(
-                f"run {run.number} of {run.job} is not supervised: its target {run.target} is no "
-                "longer in the inventory.",
-                remedy=f"Put the target {run.target} back, and stop it then.",
-            )
-        member.tell(StopAsked(grace_s=grace_s))
-        task, since = self._tasks[run.id], self._clock.monotonic()
-        while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
-            if self._is_away(run, since) and member.view.run.state is RunState.STOPPING:
-                return None
-        if not member.view.run.state.ended and not self._drives(run.host):
-            raise NotDriven(
-                f"{run.host} went to another daemon while run {run.number} of {run.job} was being"
-                " stopped.",
-                target=run.host,
-                remedy="`orch status` says what became of it; stop it once more.",
-            )
-        return dict(member.actor.ending or {"ended": [], "remaining": []})
-
-    def _is_away(self, run: Run, since: float) -> bool:
-        """Whether a target cannot be reached; one that was never seen is given time to be met."""
-        link, seen_at = self._fleet.named(run.target)
-        met = seen_at is not None or self._clock.monotonic() - since > MET_WITHIN_S
-        return link is LinkState.UNREACHABLE and met
 
     async def is_ours(self, run: str) -> bool:
         """Whether this daemon drives the run's host, and so tells of its incidents."""
@@ -255,7 +211,8 @@ class Crew:
         self._members[run] = member
         self._tasks[run] = asyncio.create_task(self._supervise(member), name=f"run {run}")
 
-    async def _supervise(self, member: Supervisor) -> None:
+    async def _supervise(self, member: Supervisor) -> Supervisor:
+        """The run to its end; gives the supervisor that saw it."""
         run = member.view.run
         while True:
             try:
@@ -265,19 +222,37 @@ class Crew:
                 logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
             member = self._members[run.id] = await self._again(member)
         self._members.pop(run.id, None)
-        await self.display.show(run.id)
+        try:
+            await self.display.show(run.id)
+        except StoreError as error:
+            logger.warning("run.not_shown", extra={"run": run.id, "why": str(error)})
         self.display.bell(run.id).ring()
+        return member
 
     async def _again(self, member: Supervisor) -> Supervisor:
-        """One in its place, once the store answers and the target is ours to reach."""
+        """One in its place, once the store answers and the target is ours to reach.
+
+        What a person said and nobody decided on is told to it.
+        """
         run = member.view.run
         while True:
             await self._clock.sleep(RESTART_AFTER_S)
             try:
-                view = await self._store.view(run.id)
-                return Supervisor(view, member.job, self._stages(run, member.job))
+                again = await self._member(await self._store.view(run.id), member.job)
             except OrchError as error:
                 logger.warning("supervisor.waits", extra={"run": run.id, "why": str(error)})
+                continue
+            again.job = member.job  # which an edit may have changed meanwhile
+            for word in member.inbox.unheard():
+                again.tell(word)
+            return again
+
+    async def _member(self, view: RunView, job: Job) -> Supervisor:
+        """A supervisor; one of a run whose policy was edited while nobody looked knows of it."""
+        member = Supervisor(view, job, self._stages(view.run, job))
+        if await self._weighing.is_due(view, job):
+            member.tell(PolicyChanged())
+        return member
 
     def _stages(self, run: Run, job: Job) -> Stages:
         target = job.target_named(run.target)
@@ -289,6 +264,7 @@ class Crew:
             clock=self._clock,
             rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
             policy=self._policy,
+            weighed=self._weighing.keep,
             lookup=self._environment.lookup,
             every_value=self._environment.every_value,
             changed=self.display.changed,

@@ -196,7 +196,7 @@ def _targets(parts: Parts, runs: Iterable[Run]) -> list[Target]:
 
 async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True) -> Message:
     await note_command(parts, run.id, "stop")
-    ending = await parts.crew.stop(run, grace_s, waits=waits)
+    ending = await parts.crew.stopping.stop(run, grace_s, waits=waits)
     view = await parts.crew.display.view(run.id)
     return {"kind": "kept", "run": view} if ending is None else _ended(ending, view)
 

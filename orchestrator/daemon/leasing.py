@@ -22,7 +22,7 @@ TURN_S = 1.5
 ALONE_S = LEASE_S - 3.0
 """Without the database's word for this long, another daemon may be about to take over."""
 
-Change = Callable[[frozenset[str], frozenset[str]], Awaitable[None]]
+Change = Callable[[frozenset[str]], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +42,15 @@ class Leasing:
         self._here = f"{socket.gethostname()}{_mark()}"
         self._confirmed_at = float("-inf")
         self._turning = asyncio.Lock()
-        self._driven: frozenset[str] = frozenset()
+        self._driven: dict[str, int] = {}
+        """Host -> token, as of the last comparison."""
         self.all: tuple[Lease, ...] = ()
         """Every lease of the fleet, as of the last turn."""
         self.views: Callable[[str], list[Any]] = lambda _: []
         """Of a host that is driven here: its targets as they are shown."""
         self.on_change: Change = _nothing
-        """Called with the hosts that were lost and those that were gained, one change at a time."""
-        self._changes: asyncio.Queue[tuple[frozenset[str], frozenset[str]]] = asyncio.Queue()
+        """Called when hosts were gained, and with those that were lost; one change at a time."""
+        self._changes: asyncio.Queue[frozenset[str]] = asyncio.Queue()
 
     @property
     def shared(self) -> bool:
@@ -116,9 +117,9 @@ class Leasing:
 
     async def _tell(self) -> None:
         while True:
-            lost, gained = await self._changes.get()
+            lost = await self._changes.get()
             try:
-                await self.on_change(lost, gained)
+                await self.on_change(lost)
             except OrchError as error:
                 logger.warning("hosts.change_failed", extra={"why": str(error)})
 
@@ -160,15 +161,17 @@ class Leasing:
     def _compare(self) -> None:
         """Tell of what has changed since the last turn."""
         assert self._leases is not None
-        driven = frozenset(key for key in self._leases.held if self.drives(key))
-        lost, gained = self._driven - driven, driven - self._driven
+        driven = {key: token for key, token in self._leases.held.items() if self.drives(key)}
+        # With another token it is ours anew: another daemon may have driven it in between.
+        lost = frozenset(key for key, _ in self._driven.items() - driven.items())
+        gained = frozenset(key for key, _ in driven.items() - self._driven.items())
         self._driven = driven
         if lost:
             logger.warning("hosts.lost", extra={"hosts": sorted(lost)})
         if gained:
             logger.info("hosts.gained", extra={"hosts": sorted(gained)})
         if lost or gained:
-            self._changes.put_nowait((lost, gained))
+            self._changes.put_nowait(lost)
 
     def _stale(self) -> bool:
         return self._clock.monotonic() - self._confirmed_at > ALONE_S
@@ -192,5 +195,5 @@ def _hosts(inventory: Inventory) -> Iterable[Host]:
     return [target.host for target in inventory.targets.values()]
 
 
-async def _nothing(_lost: frozenset[str], _gained: frozenset[str]) -> None:
+async def _nothing(_lost: frozenset[str]) -> None:
     pass

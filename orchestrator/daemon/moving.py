@@ -103,5 +103,11 @@ async def give_up(parts: Parts, key: str, body: Mapping[str, Any]) -> Message:
                 f"A deploy or launch of {name} is under way there. {there.message}",
                 remedy="Wait for it, and ask again.",
             )
+    if stopping := parts.crew.stopping.on(key):
+        there = parts.leasing.elsewhere(key)
+        raise OrchError(
+            f"{', '.join(stopping)} is being stopped there. {there.message}",
+            remedy="Wait for it, and ask again.",
+        )
     await parts.leasing.give(key, str(body.get("to") or ""))
     return {}

@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import StoreError
+from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
@@ -48,19 +48,18 @@ class Neighbours:
                 await self._crew.display.refresh()
                 # What could not be taken up at a gain, since the store did not answer.
                 await self._crew.take_up()
-            except StoreError as error:
+            except OrchError as error:
                 logger.warning("neighbours.unseen", extra={"why": str(error)})
 
-    async def _changed(self, lost: frozenset[str], gained: frozenset[str]) -> None:
+    async def _changed(self, lost: frozenset[str]) -> None:
         inventory = self._file.current()
         if lost:
-            await self._crew.let_go()
+            await self._crew.let_go(lost)
             for host in _hosts(inventory):
                 if self._leasing.key(host) in lost:
                     await self._fleet.leave(host)
-        if gained:
-            self._fleet.follow(inventory)
-            await self._crew.take_up()
+        self._fleet.follow(inventory)
+        await self._crew.take_up()
 
     def _views(self, key: str) -> list[Any]:
         """Of one of our hosts: its targets as they are shown here."""

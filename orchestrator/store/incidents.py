@@ -63,6 +63,8 @@ class Incidents:
         self, *, job: str, run: str, fingerprint: str | None, family: str | None
     ) -> str | None:
         """The job's earliest run before `run` with the same fingerprint or family, or None."""
+        if not fingerprint:
+            return None
         columns = tables.incidents.c
         same = columns.fingerprint == fingerprint
         if family is not None:

@@ -1,5 +1,6 @@
 """Whichever daemon of a fleet is asked, the job gets done: passed on, or the host comes over."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from orchestrator.api.client import Client
 from orchestrator.core.errors import ApiError
 from tests.acceptance.conftest import MakeOrch, Orch
-from tests.acceptance.fleet import client, is_driver, three
+from tests.acceptance.fleet import client, is_driver, lines, three
 from tests.lab.postgres import Postgres
 from tests.lab.receiver import Receiver
 
@@ -102,6 +103,25 @@ def test_a_host_does_not_come_over_where_it_would_leave_a_run_alone(daemons: lis
     assert "dflash-1 lives there" in done.stderr
     assert f"--config {driver.folder / 'inventory.yaml'}" in done.stderr
     assert is_driver(driver)
+
+
+def test_a_host_is_not_given_up_while_a_run_of_it_is_stopped(
+    daemons: list[Orch], short_folder: Path
+) -> None:
+    """Whoever waits for the end of a run gets it; whoever wants the host is told why not yet."""
+    driver, asked, _ = daemons
+    (short_folder / "stubborn").touch()
+    seen = lines(driver, "@1")
+    driver.until(lambda: lines(driver, "@1") > seen + 500)
+    stop = driver.start("stop", "@1", "--grace", "15", "--json")
+    driver.until(lambda: driver.json("show", "@1")["state"] == "stopping")
+    done = asked("deploy", check=None)
+    assert done.returncode == 1
+    assert "dflash-1 is being stopped there" in done.stderr
+    assert is_driver(driver)
+    said, _ = stop.communicate(timeout=60)
+    assert json.loads(said)["run"]["state"] == "stopped"
+    assert "is driven by this daemon now" in asked("deploy").stderr
 
 
 def test_only_what_belongs_to_a_host_is_asked_of_others(

@@ -1,30 +1,41 @@
-"""Which runs a crew takes up: those of a daemon that died, and none that is just being stored."""
+"""Which runs a crew takes up and lets go, and what of them it knows afterwards."""
 
+import asyncio
+import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.core.decide.decision import Decision
+from orchestrator.core.decide.inputs import AckAsked, StopAsked
+from orchestrator.core.errors import NotDriven
+from orchestrator.core.events import SessionChanged
+from orchestrator.core.findings import Outcome, Verdict
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.model import RunState
+from orchestrator.core.model import Attempt, Host, RestartPolicy, Run, RunState
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
+from orchestrator.inbox import Inbox
 from orchestrator.store import Store
 from orchestrator.transport.pool import Pool
 from tests.store.nouns import draft
 
 INVENTORY = b"""
 version: 1
-hosts: {here: {transport: local}}
-targets: {ct200: {host: here}}
-jobs: {dflash: {target: ct200, workdir: /nowhere, command: sleep 1}}
+hosts: {here: {transport: local}, there: {transport: local}}
+targets: {ct200: {host: here}, ct201: {host: there}}
+jobs:
+  dflash: {target: ct200, workdir: /nowhere, command: sleep 1}
+  other: {target: ct201, workdir: /nowhere, command: sleep 1}
 """
+WITHIN_S = 30.0
 
 
 @pytest.fixture
@@ -36,16 +47,28 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def crew(store: Store, tmp_path: Path) -> AsyncIterator[Crew]:
+def elsewhere() -> set[str]:
+    """Hosts that went to another daemon while a crew was looking."""
+    return set()
+
+
+@pytest.fixture
+async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterator[Crew]:
     """A crew with nobody to supervise yet."""
     clock, board = SystemClock(), Board(SystemClock())
     inventory = parse_inventory(
         INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
     )
+
+    def token_of(host: Host) -> int:
+        if host.name in elsewhere:
+            raise NotDriven(f"{host.name} is another daemon's.", target=host.name)
+        return 1
+
     async with AsyncExitStack() as stack:
         pool = Pool()
         stack.push_async_callback(pool.close)
-        fleet = Fleet(pool, clock, board, "test", lambda _: 0)
+        fleet = Fleet(pool, clock, board, "test", token_of)
         stack.push_async_callback(fleet.close)
         made = Crew(
             store=store,
@@ -61,6 +84,16 @@ async def crew(store: Store, tmp_path: Path) -> AsyncIterator[Crew]:
         yield made
 
 
+NEVER = json.loads(json.dumps(asdict(RestartPolicy())))
+"""The policy of a job that has none, as the store gives it back."""
+
+
+def waiting() -> Run:
+    """A run in its back-off."""
+    verdict = Verdict(verdict=Outcome.CRASHED, crash=True, signature="nccl_error")
+    return replace(draft(), state=RunState.BACKOFF, verdict=verdict.to_json())
+
+
 async def test_a_run_that_is_being_stored_is_not_forsaken(crew: Crew, store: Store) -> None:
     """A look for runs without a supervisor, which may come at any moment, leaves it alone."""
     asked = replace(draft(), state=RunState.PENDING)
@@ -70,3 +103,83 @@ async def test_a_run_that_is_being_stored_is_not_forsaken(crew: Crew, store: Sto
         assert (await store.runs.get(run.id)).state is RunState.PENDING
     await crew.take_up()
     assert (await store.runs.get(run.id)).state is not RunState.PENDING
+
+
+async def stored(store: Store, run: Run) -> Run:
+    """A run as a daemon left it, with one attempt that ended."""
+    made = await store.runs.create(replace(run, state=RunState.PENDING))
+    await store.runs.put(replace(made, state=run.state))
+    view = await store.view(made.id)
+    attempt = Attempt(number=1, directory="/nowhere", started_at=1.0, ended_at=2.0, exit_code=1)
+    await store.apply(Decision(run=view.run, attempts=(attempt,)))
+    return view.run
+
+
+async def until(holds: Callable[[], Awaitable[object]]) -> None:
+    """Wait until it holds."""
+    async with asyncio.timeout(WITHIN_S):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+async def state(store: Store, run: Run) -> RunState:
+    """As the store has it."""
+    return (await store.runs.get(run.id)).state
+
+
+async def test_a_host_that_was_away_is_known_anew(crew: Crew, store: Store) -> None:
+    """What another daemon decided meanwhile counts, although the host is ours again by now."""
+    run = await stored(store, waiting())
+    await store.values.set(f"weighed.{run.id}", NEVER)
+    await crew.take_up()
+    assert (await crew.display.view(run.id))["state"] == "backoff"
+    await store.runs.put(replace(run, state=RunState.FINISHED))
+    assert (await crew.display.view(run.id))["state"] == "backoff"
+    await crew.let_go({run.host})
+    assert (await crew.display.view(run.id))["state"] == "finished"
+    await crew.take_up()
+    assert (await crew.display.view(run.id))["state"] == "finished"
+
+
+async def test_a_host_that_goes_meanwhile_keeps_no_other_run_from_being_taken_up(
+    crew: Crew, store: Store, elsewhere: set[str]
+) -> None:
+    """Whoever looks for runs is not ended by it; the rest of them get their supervisors."""
+    gone = await stored(store, replace(waiting(), job="other", target="ct201"))
+    here = await stored(store, waiting())
+    elsewhere.add("there")
+    await crew.take_up()
+    await until(lambda: is_over(store, here))
+    assert await state(store, gone) is RunState.BACKOFF
+
+
+async def is_over(store: Store, run: Run) -> bool:
+    """Whether a run has ended."""
+    return (await state(store, run)).ended
+
+
+async def test_a_policy_that_was_edited_while_nobody_looked_counts(
+    crew: Crew, store: Store
+) -> None:
+    """Of two runs that wait for their next attempts one was judged by a policy that has gone."""
+    same = await stored(store, waiting())
+    edited = await stored(store, replace(waiting(), uid="u2"))
+    await store.values.set(f"weighed.{same.id}", NEVER)
+    await store.values.set(f"weighed.{edited.id}", {**NEVER, "on": ["infra"]})
+    await crew.take_up()
+    await until(lambda: is_over(store, edited))
+    assert await state(store, edited) is RunState.FAILED
+    assert await state(store, same) is RunState.BACKOFF
+
+
+async def test_what_a_person_said_outlives_a_failure() -> None:
+    """Whoever goes on in place of a supervisor that failed hears it; what is seen is seen again."""
+    inbox = Inbox()
+    inbox.tell(AckAsked(incident="i1"))
+    inbox.tell(StopAsked(grace_s=3.0))
+    await inbox.put(SessionChanged(detached=True, at=1.0))
+    inbox.tell(AckAsked(incident="i2"))
+    await inbox.get()
+    await inbox.get()
+    assert inbox.unheard() == (StopAsked(grace_s=3.0), AckAsked(incident="i2"))
+    assert inbox.empty()

@@ -94,8 +94,9 @@ class Desk(Paper):
         """The attempt is over, and with it the run, or the next one is due."""
         if self._run.state not in _LIVE:
             return
-        self._run = replace(self._run, verdict=event.verdict.to_json())
         attempt = self._attempt()
+        event = _with_word_of_the_end(event, attempt)
+        self._run = replace(self._run, verdict=event.verdict.to_json())
         if self._run.state is RunState.STOPPING and self._view.stop_reason != STOP_ON:
             self._end(RunState.STOPPED)
         elif not event.verdict.crash and attempt is not None and attempt.exit_code == 0:
@@ -119,9 +120,7 @@ class Desk(Paper):
             self._act(ActionKind.RELAUNCH, attempt=self._run.attempt + 1, at=choice.at)
             outlook = f"Restarting, {choice.reason}."
         else:
-            silent = attempt is None or (attempt.exit_code is None and attempt.signal is None)
-            gone = silent and event.raw is None
-            self._end(RunState.LOST if gone else RunState.FAILED)
+            self._end(RunState.FAILED if event.verdict.recorded else RunState.LOST)
             if concerns_gpus(event.verdict):
                 self._act(ActionKind.COLLECT_EVIDENCE)
             wanted = bool(self._policy.job.restart.on)
@@ -141,9 +140,10 @@ class Desk(Paper):
         attempt = self._attempt()
         if self._run.state is not RunState.BACKOFF or attempt is None or not self._run.verdict:
             return
+        verdict = Verdict.from_json(self._run.verdict)
         choice = judge(
             self._policy.job.restart,
-            Verdict.from_json(self._run.verdict),
+            verdict,
             exit_code=self._run.exit_code,
             starts=[one.started_at for one in self._view.attempts if one.started_at is not None],
             now=attempt.ended_at or self._now,
@@ -154,8 +154,7 @@ class Desk(Paper):
             number, reason = self._run.attempt + 1, f"as the job says since {self._now:.3f}"
             self._act(ActionKind.RELAUNCH, attempt=number, at=choice.at, reason=reason)
             return
-        gone = attempt.exit_code is None and attempt.signal is None
-        self._end(RunState.LOST if gone else RunState.FAILED)
+        self._end(RunState.FAILED if verdict.recorded else RunState.LOST)
         for one in self._view.incidents:
             if one.id == self._run.incident and one.state is IncidentState.OPEN:
                 self._give_up(one, f"Not restarted any more: {choice.reason}.")
@@ -214,3 +213,10 @@ class Desk(Paper):
         )
         if stops and run.state is not RunState.STOPPING:
             self._stop(STOP_ON, POLICY_STOP_GRACE_S)
+
+
+def _with_word_of_the_end(event: VerdictReached, attempt: Attempt | None) -> VerdictReached:
+    """A plain shell's word counts as well: a number, which may mean a code or a signal."""
+    told = attempt is not None and (attempt.exit_code, attempt.signal) != (None, None)
+    recorded = told or event.raw is not None
+    return replace(event, verdict=replace(event.verdict, recorded=recorded))

@@ -115,3 +115,6 @@ Input = (
     | RelayGone
     | SessionChanged
 )
+
+SAID = (PolicyChanged, StopAsked, AckAsked, ReminderDue)
+"""What nothing shows a second time; to hear it twice changes nothing."""

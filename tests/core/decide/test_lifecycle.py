@@ -311,6 +311,17 @@ def test_policy_that_names_the_failure_no_more_ends_the_backoff() -> None:
     assert "Not restarted any more: the job has no restart policy." in said
 
 
+def test_how_a_backoff_without_a_policy_ends_is_how_its_attempt_ended() -> None:
+    """Lost where nothing said how it ended; a plain shell's word, code or signal, is one."""
+    for word, state in ((137, RunState.FAILED), (None, RunState.LOST)):
+        story = Story(policy("infra")).running()
+        story.tell(story.exited(None) if word else story.gone())
+        story.tell(replace(crash("nccl_error", family=None), raw=word))
+        assert story.state is RunState.BACKOFF
+        story.rules = policy()
+        assert story.tell(PolicyChanged()).state is state
+
+
 def _restarting(job: Job, **changes: float) -> Job:
     return replace(job, restart=replace(job.restart, **changes))  # type: ignore[arg-type]
 

@@ -10,8 +10,9 @@ from orchestrator.core.detect.signatures import (
 )
 from orchestrator.core.detect.signatures.model import Expectation, Signature, signature
 from orchestrator.core.detect.signatures.rules import parse_rule
+from orchestrator.core.findings import Finding
 
-__all__ = ["Expectation", "Signature", "load", "parse_rule", "signature"]
+__all__ = ["Expectation", "Signature", "load", "meant", "parse_rule", "signature"]
 
 _ORDER = [
     "fx_trace_nested",
@@ -47,3 +48,9 @@ def load() -> tuple[Signature, ...]:
     modules = (compiling, memory, gpu, distributed, environment, ordinary)
     known = [item for module in modules for item in module.SIGNATURES]
     return tuple(sorted(known, key=lambda item: _ORDER.index(item.id)))
+
+
+def meant(finding: Finding, known: tuple[Signature, ...]) -> Signature | None:
+    """The signature of a finding; some share an id: the one with its title, else the first."""
+    named = [one for one in known if one.id == finding.signature]
+    return next((one for one in named if one.title == finding.title), next(iter(named), None))
