@@ -1,12 +1,13 @@
 """Requests about what another daemon drives: passed on to it, answer and all, as they came.
 
 Owns the form in which a request's answer travels: its head as JSON, then the bytes of its body as
-they come. Must not: know who drives what, nor the way between two daemons; the Backend does.
+they come; and what its client gets where they end too early. Must not: know who drives what, nor
+the way between two daemons; the Backend does.
 """
 
 import json
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +17,13 @@ from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler, Middleware
 
 from orchestrator.api.asking import asker
+from orchestrator.api.refusing import error_line
+from orchestrator.core.errors import OrchError
 
 PASSED_ON = "X-Orch-Asked-By"
 """Who asked, in the other daemon's journal; a request that has it is not passed on again."""
 CONNECT_S = 5.0
+LINES = "application/x-ndjson"
 PART_BYTES = 256 * 1024
 _KEPT = frozenset(
     {"content-type", "x-orch-offset", "x-orch-size", "x-orch-attempt", "x-orch-archive"}
@@ -74,14 +78,33 @@ def pass_on(find: Find) -> Middleware:
 
 
 async def _answer(request: web.Request, parts: AsyncGenerator[bytes, None]) -> web.StreamResponse:
+    """A document or a file once it is whole, so that an error on the way is told as one."""
     async with aclosing(parts):
         head = json.loads(await anext(parts))
-        response = web.StreamResponse(status=head["status"], headers=head["headers"])
+        headers: dict[str, str] = head["headers"]
+        if headers.get("Content-Type") != LINES:
+            content = b"".join([part async for part in parts])
+            return web.Response(status=head["status"], headers=headers, body=content)
+        response = web.StreamResponse(status=head["status"], headers=headers)
         await response.prepare(request)
-        async for part in parts:
-            await response.write(part)
+        await _write_lines(response, parts)
         await response.write_eof()
         return response
+
+
+async def _write_lines(response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
+    """Whole lines as they come; an error is the last one."""
+    torn = b""
+    try:
+        async for part in parts:
+            whole, end, rest = part.rpartition(b"\n")
+            if end:
+                await response.write(torn + whole + end)
+            torn = rest if end else torn + rest
+    except OrchError as error:
+        await response.write(error_line(error))
+    else:
+        await response.write(torn)
 
 
 async def answered_here(asked: Asked, server: Path) -> AsyncGenerator[bytes, None]:

@@ -4,6 +4,7 @@ Owns the only place where an exception becomes an answer. Must not: know a route
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,6 +21,8 @@ from orchestrator.core.errors import (
 
 logger = logging.getLogger(__name__)
 
+_BEGUN = web.RequestKey("begun", bool)
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -35,6 +38,12 @@ def error_message(error: OrchError) -> dict[str, Any]:
     if isinstance(error, InventoryError):
         said["problems"] = [str(problem) for problem in error.problems]
     return said
+
+
+def error_line(error: OrchError) -> bytes:
+    """The same as the last line of a stream."""
+    said = {"kind": "error", **error_message(error)}
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
 
 
 def _status(error: OrchError) -> int:
@@ -65,3 +74,24 @@ async def translate_errors(request: web.Request, handler: Handler) -> web.Stream
             "exit_code": 1,
         }
         return web.json_response({"error": text}, status=500)
+
+
+async def note_begun(request: web.Request, _response: web.StreamResponse) -> None:
+    """An answer leaves: what goes wrong from now on can be no answer of its own."""
+    request[_BEGUN] = True
+
+
+@web.middleware
+async def cut_begun(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Where half of an answer has left, its client sees that it was cut, not an error within it."""
+    try:
+        return await handler(request)
+    except ConnectionResetError:
+        raise
+    except Exception as error:
+        if _BEGUN not in request:
+            raise
+        logger.exception("api.cut", extra={"path": request.path})
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the answer was cut") from error

@@ -19,7 +19,7 @@ from orchestrator.api import messages
 from orchestrator.api.asking import name_asker
 from orchestrator.api.forwarding import Elsewhere, pass_on
 from orchestrator.api.listening import Door, guard
-from orchestrator.api.refusing import Handler, translate_errors
+from orchestrator.api.refusing import Handler, cut_begun, note_begun, translate_errors
 from orchestrator.api.streaming import (
     ARCHIVE,
     KEEPALIVE_S,
@@ -128,10 +128,12 @@ class Server:
                 name_asker,
                 cover_answers(self._backend.covered),
                 translate_errors,
+                cut_begun,
                 pass_on(self._backend.elsewhere),
             ],
             client_max_size=MAX_BODY_BYTES,
         )
+        app.on_response_prepare.append(note_begun)
         self._add_routes(app.router)
         return app
 
