@@ -93,18 +93,22 @@ def _lines(view: dict[str, object]) -> list[str]:
     if view.get("leases"):
         lines.append(f"  {'store':<11}{view['store']}")
     leases = view.get("leases")
-    for lease in leases if isinstance(leases, list) else []:
+    leases = leases if isinstance(leases, list) else []
+    width = max((5, *(len(lease["host"]) for lease in leases)))
+    for lease in leases:
         who = "this daemon" if lease["here"] else f"pid {lease['pid']} on {lease['machine']}"
         late = "" if lease["left_s"] > 0 else ", which does not renew its lease"
-        lines.append(f"  host {lease['host']:<6}{who}{late}")
+        lines.append(f"  host {lease['host']:<{width}} {who}{late}")
     if view.get("inventory_error"):
         lines += ["  the inventory on disk has faults, the last good one is used:"]
         lines += [f"    {line}" for line in str(view["inventory_error"]).splitlines()]
     sinks = view.get("sinks")
-    for sink in sinks if isinstance(sinks, list) else []:
+    sinks = sinks if isinstance(sinks, list) else []
+    width = max((5, *(len(sink["name"]) for sink in sinks)))
+    for sink in sinks:
         waiting = f", {sink['pending']} waiting" if sink["pending"] else ""
         error = f": {sink['error']}" if sink["error"] else ""
-        lines.append(f"  sink {sink['name']:<6}{sink['state']}{waiting}{error}")
+        lines.append(f"  sink {sink['name']:<{width}} {sink['state']}{waiting}{error}")
     faults = view.get("environment_faults")
     lines += [f"  values     {fault}" for fault in (faults if isinstance(faults, list) else [])]
     needs = view.get("needs")

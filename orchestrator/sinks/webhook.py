@@ -6,6 +6,7 @@ Must not: send again by itself, the outbox does.
 
 import base64
 import datetime
+import os
 import ssl
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -28,6 +29,20 @@ _CONTENT_TYPES = {
     "alertmanager": "application/json",
     "cloudevents": "application/cloudevents+json",
 }
+
+
+_STRANGER = "no authority that this machine knows has signed it"
+_DISTRUSTED = {
+    9: "it is not valid yet, by this machine's clock",
+    10: "it has expired",
+    18: "it is signed by itself",
+    19: _STRANGER,
+    20: _STRANGER,
+    21: _STRANGER,
+    62: "it is for another name than the address has",
+    64: "it is for another name than the address has",
+}
+"""By X509_V_ERR_* of OpenSSL's x509_vfy.h."""
 
 
 class WebhookSink:
@@ -176,15 +191,23 @@ def _retry_after(value: str | None, now: float) -> float | None:
 
 def _reason(exc: Exception) -> str:
     match exc:
-        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            return "its TLS certificate is not trusted"
+        case aiohttp.ClientConnectorCertificateError():
+            return f"its TLS certificate is not trusted{_distrust(exc.certificate_error)}"
         case aiohttp.ClientConnectorSSLError() | ssl.SSLError():
             return "no TLS connection; is it plain http?"
         case aiohttp.ClientConnectorDNSError():
             return "its name is not known"
         case aiohttp.ClientConnectorError():
-            return f"cannot connect ({exc.os_error.strerror or 'refused'})"
+            number = exc.os_error.errno
+            return f"cannot connect ({os.strerror(number) if number else 'refused'})"
         case aiohttp.ServerDisconnectedError():
             return "it closed the connection without an answer"
         case _:
             return f"no answer ({type(exc).__name__})"
+
+
+def _distrust(error: Exception) -> str:
+    """Why a certificate is not trusted, as OpenSSL's number says."""
+    code = getattr(error, "verify_code", None)
+    why = _DISTRUSTED.get(code or 0) or getattr(error, "verify_message", "")
+    return f": {why}" if why else ""

@@ -9,12 +9,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 
-def self_signed(folder: Path) -> Path:
-    """A PEM with the key and a certificate of 127.0.0.1, which only those trust who are told to."""
+def self_signed(folder: Path, address: str = "127.0.0.1", *, days: int = 365 * 100) -> Path:
+    """A PEM with the key and a certificate of an address, which only those trust who are told to.
+
+    It holds for so many days from 1970 on.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    address = x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
     now = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
+    place = x509.IPAddress(ipaddress.IPv4Address(address))
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -22,8 +25,8 @@ def self_signed(folder: Path) -> Path:
         .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=365 * 100))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([place]), critical=False)
         .sign(key, hashes.SHA256())
     )
     path = folder / "receiver.pem"

@@ -12,7 +12,7 @@ from orchestrator.sinks import Message, Outcome, Rack
 from orchestrator.sinks.apprise import AppriseSink
 from orchestrator.sinks.command import CommandSink
 from tests.sinks.alerts import alert
-from tests.sinks.receiver import Receiver
+from tests.sinks.receiver import Answer, Receiver
 
 # Apprise tries imghdr first and does without it where it is gone (3.13).
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -94,3 +94,19 @@ async def test_apprise_that_fails_shows_no_address() -> None:
     assert wrong.text == "the value of PHONE is no address that Apprise knows"
     assert dead.text == "JSON did not take it"
     assert {wrong.outcome, dead.outcome} == {Outcome.REFUSED}
+
+
+async def test_apprise_tells_nobody_twice_for_want_of_another() -> None:
+    """Of two addresses the one that took a message is left alone while the other is tried again."""
+    chat = await Receiver().start()
+    other = await Receiver(Answer(status=500), Answer(status=500)).start()
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"))
+    both = " ".join(one.url.replace("http:", "json:") for one in (chat, other))
+    results = [await sink.send(ONE, {"PHONE": both}.get) for _ in range(3)]
+    assert [one.outcome for one in results] == [Outcome.REFUSED, Outcome.REFUSED, Outcome.TAKEN]
+    assert [len(chat.requests), len(other.requests)] == [1, 3]
+    again = await sink.send(ONE, {"PHONE": both}.get)
+    assert again.outcome is Outcome.TAKEN
+    assert [len(chat.requests), len(other.requests)] == [2, 4]
+    await chat.stop()
+    await other.stop()
