@@ -28,6 +28,7 @@ from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Incident, Job, Release, Run, SinkSpec
 from orchestrator.deploy.environment import fingerprint
 from orchestrator.launch.configuration import configuration
+from orchestrator.launch.held_gpus import holders_named
 from orchestrator.launch.preflight import preflight, refusal, require
 from orchestrator.launch.session import (
     ACKNOWLEDGED_WITHIN_S,
@@ -182,9 +183,10 @@ class Actor:
                     # What is being started can be ended only once it is there.
                     await asyncio.wait({launching}, timeout=LAUNCH_WITHIN_S)
                 grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
-                self.ending = await end(
-                    stages.link, self._job, run, grace_s=grace_s, gpus=gpus_of(run, stages.gpus())
-                )
+                gpus = gpus_of(run, stages.gpus())
+                ended = await end(stages.link, self._job, run, grace_s=grace_s, gpus=gpus)
+                held = await holders_named(self._on_host(), ended["gpu_holders"])
+                self.ending = {**ended, "gpu_holders": held}
                 return StopDone()
             case ActionKind.END_REMAINS:
                 await end(stages.link, self._job, run, grace_s=REMAINS_GRACE_S)
@@ -262,9 +264,13 @@ class Actor:
         """A relaunch asks what a first launch asked; PreflightRefused where it is not so."""
         run, stages = self._current(), self._stages
         release = await self._release(run)
-        checks = await preflight(stages.link, self._job, run, release, now=stages.clock.now())
+        now, on_host = stages.clock.now(), self._on_host()
+        checks = await preflight(stages.link, self._job, run, release, now=now, on_host=on_host)
         if not run.forced:
             require(checks)
+
+    def _on_host(self) -> Link | None:
+        return host_of(self._stages.link, self._stages.machine)
 
 
 def _is_to_wait(action: Action, error: OrchError, run: Run) -> bool:

@@ -141,6 +141,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
                 live=live,
                 cold_start_s=cold_s,
                 alerted=[asdict(one) for one in alerted],
+                on_host=parts.fleet.machine(node.job.target).on_host,
             ),
             drift.since(parts, node.job, node.release, good),
         )

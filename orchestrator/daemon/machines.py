@@ -56,6 +56,11 @@ class Machine:
             self._tasks.append(asyncio.create_task(self._sample(), name=f"gpus {name}"))
 
     @property
+    def on_host(self) -> Link | None:
+        """The way to ask what no container sees; None for a target that is no container."""
+        return self.link if self._own_link else None
+
+    @property
     def sees_gpus(self) -> bool:
         """Whether what it says of GPUs is of now."""
         gpus = self.gpus

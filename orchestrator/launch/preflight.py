@@ -13,7 +13,9 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.core.errors import Check, PreflightRefused
 from orchestrator.core.model import Job, Release, Run
+from orchestrator.launch import held_gpus
 from orchestrator.launch.session import ACKNOWLEDGED_WITHIN_S, Caller, path_first
+from orchestrator.probe.held import held_by
 
 LEAST_FREE_BYTES = 1024**3
 _WITHIN_S = 90.0
@@ -40,6 +42,7 @@ async def preflight(
     live: tuple[str, ...] = (),
     cold_start_s: float | None = None,
     alerted: Sequence[Mapping[str, Any]] = (),
+    on_host: Caller | None = None,
 ) -> tuple[Check, ...]:
     """All checks, failed and passed; `now` is the daemon's time, unix seconds.
 
@@ -47,6 +50,7 @@ async def preflight(
     Packages of the job's own list that are not what they were in `good` are warned of.
     `cold_start_s`: how long a start with empty caches took last, to be said of the next one.
     `alerted`: name, host and port of those whom the run's relay would alert itself.
+    `on_host`: a link to the container's host, which is asked who holds a GPU that is not idle.
     Changes nothing on the target, but that `stale_processes: stop` ends what it names.
     """
     answer = await caller.call(
@@ -55,6 +59,8 @@ async def preflight(
         checks={**_wanted(job, run, release, now, live), **_reach(alerted)},
     )
     checks = tuple(_with_cost(Check(**item), cold_start_s) for item in answer["checks"])
+    held = await held_gpus.named(on_host, answer.get("held") or ())
+    checks = tuple(_with_holders(check, held) for check in checks)
     packages = package_checks(job.preflight.packages, answer["versions"])
     return (*checks, *packages, *_drifted(good, answer["versions"]))
 
@@ -70,6 +76,12 @@ def _with_cost(check: Check, cold_start_s: float | None) -> Check:
     minutes, seconds = divmod(round(cold_start_s), 60)
     took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     return check._replace(text=f"{check.text}; last time it took {took}")
+
+
+def _with_holders(check: Check, held: Sequence[Mapping[str, Any]]) -> Check:
+    if check.name != "gpus" or not held:
+        return check
+    return check._replace(text="; ".join(held_by(dict(gpu)) for gpu in held))
 
 
 def require(checks: tuple[Check, ...]) -> None:

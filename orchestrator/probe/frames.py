@@ -56,7 +56,8 @@ Ops of a call (args -> value)
              processes:[activity's, and threads:[{tid, name, wchan}], stacks where py-spy told
              them, else its complaint]}; it is looked for in `folders`, PATH and the folder `tools`
     processes {} -> {processes:[{pid, command, run, session, age_s}]}
-    preflight {checks:{...}} -> {checks:[Check as mapping]}
+    preflight {checks:{...}} -> {checks:[Check as mapping], versions, held:[{index, uuid,
+             memory_used_bytes, processes}]}     held: GPUs that are not idle
     sessions {socket} -> {sessions:[{name, dead, run, uid, created}]}
     release_look   {workdir} -> {}      looks what of `current` has changed, ahead of an offer
     release_offer  {workdir, digest, manifest, env, path_first} -> {missing:[sha256], current,

@@ -154,10 +154,17 @@ def await_free(progress: Progress, only: frozenset[str] = frozenset()) -> Freed:
         held = [one for one in looked if not is_free(one)]
         if not held:
             return Freed(round(waited, 2), indexes, [])
-        holders = [{"gpu": s["index"], **holder} for s in held for holder in s["processes"]]
+        holders = [
+            {"gpu": s["index"], "uuid": s.get("uuid"), **holder}
+            for s in held
+            for holder in s["processes"]
+        ]
         if waited > FREE_WITHIN_S or (holders and waited > FOREIGN_AFTER_S):
             unseen = [
-                {"gpu": s["index"], "pid": None, "memory_bytes": s["memory_used_bytes"]}
+                {
+                    **{"gpu": s["index"], "uuid": s.get("uuid")},
+                    **{"pid": None, "memory_bytes": s["memory_used_bytes"]},
+                }
                 for s in held
             ]
             return Freed(None, indexes, holders or unseen)

@@ -17,6 +17,7 @@ from . import gpus, leftovers, logind
 from .clean_env import run_environment
 from .environment import cache_folders
 from .frames import Frame
+from .held import held_by
 from .looks import LOOKS, check, size
 from .ops import Progress
 from .tmux import Session, Tmux
@@ -38,9 +39,10 @@ print(json.dumps(found))
 
 
 def preflight(args: Frame, _progress: Progress) -> Frame:
-    """All checks, and the versions of the packages asked for (None: not installed)."""
+    """All checks, the versions of the packages asked for (None: not installed), and held GPUs."""
     wanted = args["checks"]
     checks: Checks = []
+    held: list[Frame] = []
     for name, look in _LOOKS.items():
         if name in wanted:
             try:
@@ -51,9 +53,10 @@ def preflight(args: Frame, _progress: Progress) -> Frame:
     if "leftovers" in wanted:
         checks.append(_leftovers(wanted["leftovers"], may_stop=session_free))
     if "gpus" in wanted:
-        checks += _gpus(wanted["gpus"])
+        found, held = _gpus(wanted["gpus"])
+        checks.append(found)
     versions, python = _python(wanted["python"])
-    return {"checks": [*checks, python], "versions": versions}
+    return {"checks": [*checks, python], "versions": versions, "held": held}
 
 
 def _tmux(_wanted: Frame) -> Checks:
@@ -158,36 +161,24 @@ def _still_alive(found: list[leftovers.Leftover]) -> Frame:
     )
 
 
-def _gpus(wanted: Frame) -> Checks:
+def _gpus(wanted: Frame) -> tuple[Frame, list[Frame]]:
+    """The check, and the GPUs that are held, so that the host can be asked by whom."""
     frame = gpus.sample_gpus({}, lambda _news: None)
     if frame["error"]:
         remedy = gpus.remedy(frame["error"])
-        return [check("gpus", False, frame["error"], remedy, critical=wanted["idle"])]
+        return check("gpus", False, frame["error"], remedy, critical=wanted["idle"]), []
     if not frame["samples"]:
         text = "no GPU is seen here"
         remedy = "Give the container its /dev/nvidia* devices, or drop `gpus_idle`."
-        return [check("gpus", not wanted["idle"], text, remedy)]
-    held = [text for text in map(_held, frame["samples"]) if text]
-    text = "; ".join(held) or f"{len(frame['samples'])} GPUs are idle"
+        return check("gpus", not wanted["idle"], text, remedy), []
+    held = [
+        {key: one.get(key) for key in ("index", "uuid", "memory_used_bytes", "processes")}
+        for one in frame["samples"]
+        if not gpus.is_free(one)
+    ]
+    text = "; ".join(map(held_by, held)) or f"{len(frame['samples'])} GPUs are idle"
     remedy = "Stop what holds them, or run with --replace if it is this job's earlier run."
-    return [check("gpus", not held, text, remedy, critical=wanted["idle"])]
-
-
-def _held(sample: Frame) -> str:
-    """Who holds a GPU; empty where it is idle."""
-    if gpus.is_free(sample):
-        return ""
-    used = sample.get("memory_used_bytes") or 0
-    holders = sample["processes"]
-    names = ", ".join(_holder(holder) for holder in holders) or "a process not seen from here"
-    return f"GPU {sample['index']} has {used / 1024**2:.0f} MiB in use by {names}"
-
-
-def _holder(holder: Frame) -> str:
-    words = [f"PID {holder['pid']}"]
-    words += [f"{key} {holder[key]}" for key in ("run", "container") if holder.get(key)]
-    words += [holder["command"][:80]] if holder.get("command") else []
-    return " ".join(words)
+    return check("gpus", not held, text, remedy, critical=wanted["idle"]), held
 
 
 def _disk(wanted: Frame) -> Checks:

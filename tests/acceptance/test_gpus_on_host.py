@@ -132,6 +132,27 @@ def test_an_idle_gpu_of_an_old_driver_is_idle(lab: Lab, make_orch: MakeOrch) -> 
     assert "GPU 0 has 925 MiB in use by PID" in refused.stderr
 
 
+def test_who_holds_a_gpu_from_another_container_is_named(lab: Lab, make_orch: MakeOrch) -> None:
+    """A launch that is refused and a stop say container and command, which only the host sees."""
+    lab.gpus.set_idle(2)
+    lab.drive()
+    more = "    preflight: {gpus_idle: true}\n"
+    orch = make_orch(lab_job(lab, "python3 -m played steps --count 0", more))
+    orch("daemon", "start")
+    held = GpuProcess(gpu=0, pid=leave_program(lab, orch), used_memory_mib=9_000)
+    lab.gpus.run_on(held)
+    refused = orch("run", check=1).stderr
+    assert "GPU 0 has 9000 MiB in use by PID" in refused
+    assert "container 201 python3 -c import time" in refused
+    lab.gpus.run_on()
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: lab["200"].pids(running="-m played steps"))
+    lab.gpus.run_on(held)
+    said = orch("stop", run).stdout
+    assert "held by gpu 0 pid" in said
+    assert "201 python3 -c import time" in said
+
+
 def test_stop_tells_of_the_gpus_that_were_the_runs(lab: Lab, make_orch: MakeOrch) -> None:
     """Another container goes on with the next GPU: that is neither waited for nor claimed."""
     lab.gpus.set_idle(3)
