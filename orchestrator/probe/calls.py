@@ -74,9 +74,12 @@ class Calls:
         selector: selectors.BaseSelector,
         send: Callable[[Frame], None],
         check: Callable[[], None],
+        done: Callable[[Frame, bool], None],
     ) -> None:
+        """`done` is told of each frame whose op has ended, and whether none is left."""
         self._send = send
         self._check = check
+        self._done = done
         self._waiting: deque[Frame] = deque()
         self._running = 0
         self._outcomes: deque[Callable[[], None]] = deque()
@@ -133,11 +136,12 @@ class Calls:
             self._hand_over(lambda: self.fail(call, failed))
         else:
             self._hand_over(lambda: self.succeed(call, value))
-        self._hand_over(self._ended)
+        self._hand_over(lambda: self._ended(frame))
 
-    def _ended(self) -> None:
+    def _ended(self, frame: Frame) -> None:
         self._running -= 1
         self._start()
+        self._done(frame, not self._running)
 
     def _hand_over(self, act: Callable[[], None]) -> None:
         self._outcomes.append(act)

@@ -83,7 +83,7 @@ class Probe:
         self._wire = Wire(
             self._selector, stdin, stdout, self._take, lambda exc: self._calls.fail(None, exc)
         )
-        self._calls = Calls(self._selector, self._wire.send, fence.check)
+        self._calls = Calls(self._selector, self._wire.send, fence.check, self._wire.take_back)
         self._watches = Watches(self._selector, self._wire.send)
         self._kernel: KernelLog | None = None
         self._gpu_interval_s = 0.0

@@ -14,6 +14,9 @@ from .frames import BadFrame, Frame, decode, encode, raw_size
 
 OUT_BYTES = 1024 * 1024
 IN_BYTES = 1024 * 1024
+LINE_BYTES = 64 * 1024
+"""Read at once where bytes behind a line are to be expected: they belong into their own buffer."""
+_SPARE = 6
 _F_SETPIPE_SZ = 1031
 
 
@@ -36,6 +39,7 @@ class Wire:
         self._in = bytearray()
         self._searched = 0
         self._raw: _Raw | None = None
+        self._spare: list[bytearray] = []
         self._widened = False
         self._out = bytearray()
         self.open = True
@@ -53,6 +57,18 @@ class Wire:
     def send(self, frame: Frame) -> None:
         """Put a frame on its way; `flush` writes it."""
         self._out += encode(frame)
+
+    def take_back(self, frame: Frame, last: bool) -> None:
+        """The bytes behind a frame are needed no more: their buffer serves those that follow.
+
+        A new one is cleared first and comes page by page, which costs as much as to fill it.
+        `last`: nothing is at work, so that none is kept.
+        """
+        content = (frame.get("args") or {}).pop("data", None)
+        if last:
+            self._spare.clear()
+        elif isinstance(content, bytearray) and len(self._spare) < _SPARE:
+            self._spare.append(content)
 
     def flush(self) -> None:
         """Write what the pipe takes, and be woken for the rest."""
@@ -78,7 +94,7 @@ class Wire:
                 self._raw.filled += size
                 chunk = b""
             else:
-                chunk = os.read(self._stdin, IN_BYTES)
+                chunk = os.read(self._stdin, LINE_BYTES if self._widened else IN_BYTES)
                 size = len(chunk)
         except BlockingIOError:
             return
@@ -111,7 +127,7 @@ class Wire:
             self._on_frame(frame)
         else:
             self._widen()
-            self._raw = _Raw(frame, size, self._in[:size])
+            self._raw = _Raw(frame, self._buffer(size), self._in[:size])
             del self._in[:size]
         return True
 
@@ -122,6 +138,14 @@ class Wire:
         raw.frame.setdefault("args", {})["data"] = raw.content
         self._on_frame(raw.frame)
         return True
+
+    def _buffer(self, size: int) -> bytearray:
+        spare = next((one for one in self._spare if len(one) == size), None)
+        if spare is None:
+            del self._spare[_SPARE - 1 :]
+            return bytearray(size)
+        self._spare = [one for one in self._spare if one is not spare]
+        return spare
 
     def _widen(self) -> None:
         """A larger pipe for bulk: fewer wake-ups for the same bytes."""
@@ -136,9 +160,9 @@ class Wire:
 class _Raw:
     """A frame whose bytes are on their way."""
 
-    def __init__(self, frame: Frame, size: int, begun: bytearray) -> None:
+    def __init__(self, frame: Frame, content: bytearray, begun: bytearray) -> None:
         self.frame = frame
-        self.content = bytearray(size)
+        self.content = content
         self.content[: len(begun)] = begun
         self.filled = len(begun)
 

@@ -1,0 +1,72 @@
+"""The probe's end of the pipes: bytes behind a frame, and the buffers in which they come."""
+
+import os
+import selectors
+from collections.abc import Iterator
+
+import pytest
+
+from orchestrator.probe.frames import Frame
+from orchestrator.probe.wire import LINE_BYTES, Wire
+
+
+class End:
+    """A wire whose input this test writes."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        self._out = os.open(os.devnull, os.O_WRONLY)
+        self._selector = selectors.DefaultSelector()
+        self.frames: list[Frame] = []
+        self.wire = Wire(self._selector, self._read, self._out, self.frames.append, self._noise)
+
+    @staticmethod
+    def _noise(exc: Exception) -> None:
+        raise exc
+
+    def comes(self, content: bytes) -> Frame:
+        """The call that comes with these bytes behind it, written in parts that a pipe takes."""
+        line = b'{"kind":"call","id":1,"op":"x","args":{},"raw":%d}\n' % len(content)
+        before, left = len(self.frames), line + content
+        while left or len(self.frames) == before:
+            left = left[os.write(self._write, left[:4096]) :]
+            for ready, _ in self._selector.select(0):
+                ready.data()
+        return self.frames[-1]
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        self._selector.close()
+        for fd in (self._read, self._write, self._out):
+            os.close(fd)
+
+
+@pytest.fixture
+def end() -> Iterator[End]:
+    """An end of this test."""
+    made = End()
+    yield made
+    made.close()
+
+
+def test_a_buffer_that_was_given_back_serves_the_next_bytes(end: End) -> None:
+    """The same buffer holds what came last; one that is still in use is left alone."""
+    size = 3 * LINE_BYTES
+    first, second = end.comes(b"a" * size), end.comes(b"b" * size)
+    held, kept = first["args"]["data"], second["args"]["data"]
+    end.wire.take_back(first, last=False)
+    third = end.comes(b"c" * size)["args"]["data"]
+    assert third is held
+    assert third == b"c" * size
+    assert kept == b"b" * size
+
+
+def test_no_buffer_is_kept_once_nothing_is_at_work(end: End) -> None:
+    """After the last call the next bytes get a buffer of their own, and other sizes always do."""
+    first = end.comes(b"a" * LINE_BYTES)
+    held = first["args"]["data"]
+    end.wire.take_back(first, last=True)
+    second = end.comes(b"b" * LINE_BYTES)
+    assert second["args"]["data"] is not held
+    end.wire.take_back(second, last=False)
+    assert end.comes(b"c" * 10)["args"]["data"] == b"c" * 10
