@@ -64,7 +64,7 @@ class Reader:
         self._store, self._run, self._clock = store, run, clock
         self._engine = Engine(rules)
         # A program that prints its secret must not have it kept, shown and sent.
-        self._output_mask, self._metrics_mask = Mask(secrets), Mask(secrets)
+        self._output_mask, self._metrics_mask = Mask(secrets), Mask(secrets, of_json=True)
         self._persisted_at = clock.monotonic()
         self._gaps: set[tuple[int, int, str]] = set()
         self._printed_at = math.inf

@@ -135,7 +135,7 @@ class Fetching:
         self, run: Run, attempt: int, follower: Follower, secrets: tuple[str, ...]
     ) -> None:
         logs, metrics = self._store.logs, self._store.metrics
-        printed, measured = Mask(secrets), Mask(secrets)
+        printed, measured = Mask(secrets), Mask(secrets, of_json=True)
         async for event in follower:
             match event:
                 case LogBytes():

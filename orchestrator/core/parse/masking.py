@@ -1,12 +1,13 @@
 """Bytes of a run's output -> the same number of bytes, its secrets' values covered by stars.
 
 Owns values that are cut between two chunks. Offsets stay what they are on the target, and lines
-stay lines.
+stay lines, those of JSON JSON.
 """
 
 import re
 from collections.abc import Iterable
 
+from orchestrator.core.parse.masking_json import covered_lines
 from orchestrator.core.parse.secret_search import (
     LEAST_KEPT_BYTES,
     MOST_OPEN_BYTES,
@@ -21,8 +22,9 @@ _COVERABLE = re.compile(rb"[^\r\n]")
 class Mask:
     """Covers the values in chunks of one stream, in their order."""
 
-    def __init__(self, values: Iterable[str]) -> None:
-        self._search = known(values)
+    def __init__(self, values: Iterable[str], *, of_json: bool = False) -> None:
+        """`of_json` where each chunk is whole lines, of which most are JSON."""
+        self._search, self._of_json = known(values), of_json
         self._end = 0
         self._before = b""
         """What came last, uncovered: a value may have begun in it."""
@@ -41,7 +43,11 @@ class Mask:
         kept = min(begun.start if begun else len(text), max(0, len(text) - LEAST_KEPT_BYTES))
         self._before = text[max(kept, len(text) - MOST_OPEN_BYTES) :]
         self._end = offset + len(chunk)
-        return _covered(text, [*spans, begun] if begun else spans)[len(before) :]
+        found = [*spans, begun] if begun else spans
+        shown = _covered(text, found)
+        if self._of_json and found:
+            shown = covered_lines(text, found, shown)
+        return shown[len(before) :]
 
 
 def covered(search: Search, text: bytes) -> bytes:

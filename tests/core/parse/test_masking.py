@@ -185,3 +185,62 @@ def test_no_line_holds_the_search(text: bytes) -> None:
     """Blanks and torn escapes behind a value's first letters took the square of their number, which
     is minutes here."""
     assert covered(known(["https://hooks.example/abcdefgh"]), text) == text
+
+
+def covered_json(values: list[str], line: bytes) -> bytes:
+    """A line of metrics as it is kept: of the same length."""
+    shown = Mask(values, of_json=True).cover(0, line)
+    assert len(shown) == len(line)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("value", "line", "shown"),
+    [
+        ("12345678", b'{"step": 3, "pin": 12345678}', b'{"step": 3, "pin": "******"}'),
+        ("2345", b'{"loss": 0.123456, "step": 3}', b'{"loss": "******", "step": 3}'),
+        ("-2.5e-07", b'{"lr": -2.5e-07}', b'{"lr": "******"}'),
+        ('abcd"', b'{"note": "abcd", "step": 3}', b'{"note": "****", "step": 3}'),
+        ('abcd"', rb'{"note": "abcd\"", "step": 3}', b'{"note": "******", "step": 3}'),
+        ("abcd\\", rb'{"note": "abcd\"x"}', b'{"note": "******x"}'),
+        ("nabcd", rb'{"note": "x\nabcd"}', b'{"note": "x******"}'),
+        ("abcd\\u00", rb'{"note": "abcd\u00e9f"}', b'{"note": "**********f"}'),
+        ("abcd\udcc3", b'{"note": "abcd\xc3\xa9f"}', b'{"note": "******f"}'),
+        ("true", b'{"ok": true, "step": 3}', b'{"ok": "**", "step": 3}'),
+        ('a": 1', b'{"a": 1}', b'{"*": 0}'),
+        ("abcd", b"abcd{torn", b"****{torn"),
+        ("abcd", b'{"abcd": 1}\nabcd\n{"x": "abcd"}', b'{"****": 1}\n****\n{"x": "****"}'),
+    ],
+)
+def test_a_line_of_metrics_stays_json_whatever_is_covered_in_it(
+    value: str, line: bytes, shown: bytes
+) -> None:
+    """Digits that are a value, one that ends in a quote or in half an escape: the step is read."""
+    assert covered_json([value], line + b"\n") == shown + b"\n"
+
+
+@given(
+    st.text(st.sampled_from('ab12"\\\n\u00e9{}:,. -e'), min_size=4, max_size=8),
+    st.dictionaries(
+        st.text(st.sampled_from('ab"1'), max_size=3),
+        st.one_of(
+            st.text(st.sampled_from('ab12"\\\n\u00e9{}:, '), max_size=20),
+            st.floats(),
+            st.integers(),
+            st.booleans(),
+            st.none(),
+        ),
+        max_size=4,
+    ),
+    st.booleans(),
+    st.integers(0, 60),
+)
+def test_no_value_makes_a_line_torn_and_none_stays(
+    value: str, record: dict[str, object], is_ascii: bool, at: int
+) -> None:
+    """Whatever the two are made of; as a text of its own no value is left."""
+    line = json.dumps({**record, "own": value}, ensure_ascii=is_ascii).encode()
+    begun = line[at : at + len(value)].decode("utf-8", "surrogateescape")
+    for one in (value, begun):
+        shown = json.loads(covered_json([one], line + b"\n"))
+        assert value not in shown.values() or one != value
