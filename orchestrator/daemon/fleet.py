@@ -59,11 +59,17 @@ class Fleet:
     """The targets, each with one link that is kept for as long as the inventory names it."""
 
     def __init__(
-        self, pool: Pool, clock: Clock, board: Board, key: str, token_of: Callable[[Host], int]
+        self,
+        pool: Pool,
+        clock: Clock,
+        board: Board,
+        key_of: Callable[[Host], str],
+        token_of: Callable[[Host], int],
     ) -> None:
-        self._pool, self._clock, self._board, self._key = pool, clock, board, key
+        """`key_of` a host names its daemons there, `token_of` it the one that may act."""
+        self._pool, self._clock, self._board, self._key_of = pool, clock, board, key_of
         self._token_of = token_of
-        self._machines = Machines(pool, clock, key, token_of)
+        self._machines = Machines(pool, clock, key_of, token_of)
         self._seen: dict[str, _Seen] = {}
         self._leaving: list[asyncio.Task[None]] = []
         self.on_link: list[Callable[[str], None]] = []
@@ -101,16 +107,17 @@ class Fleet:
                 target,
                 self._pool.transport(target),
                 self._clock,
-                self._key_of(target),
+                self._key(target),
                 token=partial(self._token_of, target.host),
             )
             seen = self._seen[target.name] = self._meet(target, link)
             self._changed(target.name)
         return seen.link
 
-    def _key_of(self, target: Target) -> str:
+    def _key(self, target: Target) -> str:
         """Two targets may be one place (another tmux socket), and must not evict each other."""
-        return f"{self._key}.{hashlib.sha256(target.name.encode()).hexdigest()[:8]}"
+        mark = hashlib.sha256(target.name.encode()).hexdigest()[:8]
+        return f"{self._key_of(target.host)}.{mark}"
 
     def machine(self, target: Target) -> Machine:
         """The host of a target, or the target itself where it is one."""

@@ -80,6 +80,11 @@ class Leasing:
             raise self.elsewhere(key)
         return self._leases.held[key] if self._leases is not None else 0
 
+    def fence(self, host: Host) -> str:
+        """What the tokens of its lease are compared under there: two hosts may be one machine."""
+        key = self.key(host)
+        return f"-{hashlib.sha256(key.encode()).hexdigest()[:8]}" if key else ""
+
     def elsewhere(self, key: str) -> NotDriven:
         """Who drives a host, and how to ask that daemon."""
         lease = self.of(key)

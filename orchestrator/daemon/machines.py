@@ -110,8 +110,14 @@ KERNEL_SLACK_S = 3600.0
 class Machines:
     """The hosts of the targets, each entered once."""
 
-    def __init__(self, pool: Pool, clock: Clock, key: str, token_of: Callable[[Host], int]) -> None:
-        self._pool, self._clock, self._key, self._token_of = pool, clock, key, token_of
+    def __init__(
+        self,
+        pool: Pool,
+        clock: Clock,
+        key_of: Callable[[Host], str],
+        token_of: Callable[[Host], int],
+    ) -> None:
+        self._pool, self._clock, self._key_of, self._token_of = pool, clock, key_of, token_of
         self._hosts: dict[Host, Machine] = {}
 
     def of(self, target: Target) -> Machine:
@@ -124,7 +130,7 @@ class Machines:
                 itself,
                 self._pool.transport(itself),
                 self._clock,
-                f"{self._key}.host",
+                f"{self._key_of(host)}.host",
                 token=partial(self._token_of, host),
             )
             self._hosts[host] = Machine(link, self._clock, own_link=True)

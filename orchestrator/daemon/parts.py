@@ -115,7 +115,7 @@ class Parts:
             pool = Pool(lasting=True)
             stack.push_async_callback(pool.close)
             key = await store.values.agree("probe_key", clock.new_id(16))
-            fleet = Fleet(pool, clock, board, key, leasing.token)
+            fleet = Fleet(pool, clock, board, lambda host: key + leasing.fence(host), leasing.token)
             stack.push_async_callback(fleet.close)
             looks = DeployLooks(store.releases)
             stack.push_async_callback(looks.close)

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 
 from orchestrator.api.client import Client
 from orchestrator.core.errors import ApiError
-from tests.acceptance.conftest import MakeOrch, Orch
-from tests.acceptance.fleet import client, is_driver, lines, three
+from tests.acceptance.conftest import PLAYED, MakeOrch, Orch, local_job
+from tests.acceptance.fleet import STORY, client, is_driver, lines, three
 from tests.lab.postgres import Postgres
 from tests.lab.receiver import Receiver
 
@@ -142,6 +143,28 @@ def test_only_what_belongs_to_a_host_is_asked_of_others(
     assert Client(Path(driver.json("daemon", "status")["socket"])).daemon_view()["running"]
     with pytest.raises(ApiError, match="no run"):
         client(driver).call("POST", "/v1/runs/none/stop", {})
+
+
+def test_two_hosts_that_are_one_machine_are_driven_apart(
+    make_orch: MakeOrch,
+    postgres: Postgres,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of them changes hands, and the run on the other is ended by who drives that one."""
+    monkeypatch.setenv("ORCH_STORE", postgres.database())
+    (short_folder / "story.py").write_text(STORY)
+    text = local_job(short_folder, f"python3 {short_folder}/story.py {short_folder}")
+    text = text.replace("hosts:\n", "hosts:\n  again: {transport: local}\n")
+    target = f"  also: {{host: again, python: {sys.executable}}}\n"
+    text = text.replace("targets:\n", f"targets:\n{target}")
+    job = f"target: also, package: {PLAYED}, workdir: {short_folder}/also, command: sleep 1"
+    text = text.replace("jobs:\n", f"jobs:\n  also: {{{job}}}\n")
+    first, second = (make_orch(text) for _ in range(2))
+    first("run", "dflash", "--detach")
+    for orch in (second, first, second):
+        orch("deploy", "also")
+    assert first.json("stop", "dflash-1")["run"]["state"] == "stopped"
 
 
 @pytest.mark.skipif(

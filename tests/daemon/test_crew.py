@@ -68,7 +68,7 @@ async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterat
     async with AsyncExitStack() as stack:
         pool = Pool()
         stack.push_async_callback(pool.close)
-        fleet = Fleet(pool, clock, board, "test", token_of)
+        fleet = Fleet(pool, clock, board, lambda _: "test", token_of)
         stack.push_async_callback(fleet.close)
         made = Crew(
             store=store,

@@ -49,7 +49,7 @@ async def rebuilding(tmp_path: Path, file: InventoryFile) -> AsyncIterator[Rebui
         stack.push_async_callback(store.close)
         pool = Pool()
         stack.push_async_callback(pool.close)
-        fleet = Fleet(pool, clock, board, "test", lambda _: 0)
+        fleet = Fleet(pool, clock, board, lambda _: "test", lambda _: 0)
         stack.push_async_callback(fleet.close)
         crew = Crew(
             store=store,
