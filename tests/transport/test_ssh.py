@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -22,11 +23,14 @@ from tests.lab import cgroups
 from tests.lab import host as lab_host
 from tests.lab.agent import ssh_agent
 from tests.lab.lab import Lab
+from tests.lab.proxy import TcpProxy
 from tests.transport.test_openssh import configured
 
 pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
 
 DEADLINE_S = 30.0
+AWAY_S = 5.0
+WAITS_S = 9.0
 ECHO = Command(argv=("echo", "here"))
 
 
@@ -329,3 +333,35 @@ async def test_no_empty_packet_travels_before_each_other_one(lab: Lab) -> None:
         assert came == b"x" * 20
     finally:
         await connection.close()
+
+
+class LateDoor(Door):
+    """The door of a host that is away for a while."""
+
+    async def open(self, hostname: str, port: int) -> socket.socket:
+        await asyncio.sleep(AWAY_S)
+        return await super().open(hostname, port)
+
+
+async def test_a_host_that_comes_back_late_has_all_its_time_to_let_us_in(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was waited for it is not taken from what a slow host needs for the handshake."""
+    monkeypatch.setattr("orchestrator.transport.ssh.connecting.MET_WITHIN_S", WAITS_S)
+    monkeypatch.setattr("orchestrator.transport.ssh.connecting.CONNECT_WITHIN_S", WAITS_S)
+    with TcpProxy(lab.host.address, lab.host.port) as proxy:
+        lab.host.trust_at("127.0.0.1", proxy.port)
+        host, door = replace(host_of(lab), hostname="127.0.0.1", port=proxy.port), LateDoor()
+        proxy.stall()
+        connecting = asyncio.ensure_future(connect(host, door))
+        await asyncio.sleep(AWAY_S * 2)
+        proxy.resume()
+        await (await connecting).close()
+        door.close()
+
+
+async def test_a_host_that_stays_away_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for no longer than that."""
+    monkeypatch.setattr("orchestrator.transport.ssh.connecting.MET_WITHIN_S", 0.1)
+    with pytest.raises(Unreachable, match="no answer in time"):
+        await connect(host_of(lab), LateDoor())
