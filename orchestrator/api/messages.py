@@ -60,7 +60,10 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/simulate {signature, target}    stream: stored{run}, ended{run, incident},
                                          delivered{status, sinks: [{sink, state, error}]} twice, done
     POST /v1/rollback {job, release}     {"job", "before", "current"}
-    GET  /v1/releases?job=JOB            {"releases": [...]}
+    GET  /v1/releases?job=JOB            {"releases": [...]}      each deploy and rollback that the daemon did
+    GET  /v1/releases/there?job=JOB      {targets: [{job, target, keep, error, current, releases: [{digest, at, files,
+                                         bytes, in_use, by, commit, branch, dirty, untracked, diff, inventory,
+                                         last_run: {run, state} | null}]}]}    asked of the targets; diff: its path there
     GET  /v1/incidents[?all=1][&run=RUN] {"incidents": [IncidentView]}
     GET  /v1/incidents/INCIDENT          IncidentView
     GET  /v1/incidents/INCIDENT/explain  {"text": str, "markdown": str, ...}    core/explain/telling.py has all keys;
@@ -110,6 +113,8 @@ class RunView(TypedDict):
     loss: float | None
     phase: str | None
     verdict: dict[str, Any] | None
+    restart: dict[str, Any] | None
+    """By the job's policy, in a back-off and after a failure: `said`, and unix time `at` or None."""
     incident: str | None
     link: str
     seen_at: float | None

@@ -152,6 +152,7 @@ def watch(
     lines = Lines(colour=output.is_coloured(sys.stdout))
     incidents: dict[str, dict[str, Any]] = {}
     scrolled = {} if scrolled is None else scrolled
+    said = ""
     for message in follower.messages(tail=tail, since=since):
         match message["kind"]:
             case "log":
@@ -162,6 +163,7 @@ def watch(
                 screen.unfinished(lines.unfinished)
             case "run":
                 screen.update(message["run"])
+                said = _show_restart(message["run"], said, screen)
             case "end":
                 screen.unfinished("")
                 for line in lines.close():
@@ -188,6 +190,15 @@ def _show_incident(
         screen.line(output.harmless(line, colour=True))
     screen.line("")
     return True
+
+
+def _show_restart(run: Mapping[str, Any], said: str, screen: Screen) -> str:
+    """Say once that another attempt follows, and when; what is said of it now."""
+    restart = run.get("restart") if run["state"] == "backoff" else None
+    text = str(restart["said"]) if restart else ""
+    if text and text != said:
+        screen.line(f"[orch: {output.harmless(text)}]")
+    return text
 
 
 def _remark(message: Mapping[str, Any]) -> str:
@@ -232,6 +243,8 @@ def summary_lines(run: Mapping[str, Any]) -> list[str]:
         f"  log   {run['target']}:{run['directory']} (attempt {run['attempt']})",
         f"  look  orch logs {run['id']}; orch show {run['id']}",
     ]
+    if restart := run.get("restart"):
+        lines.insert(1, f"  then  {output.harmless(restart['said'])}")
     if lost := lost_text(run):
         lines.insert(1, f"  output  {lost}")
     if run["incident"]:

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.api.client import ANSWER_TIMEOUT_S, Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect, warn_if_outdated
-from orchestrator.cli.verdict import verdict_lines
+from orchestrator.cli.verdict import restart_row, verdict_lines
 from orchestrator.core.parse.gpu_notes import notes
 from orchestrator.core.parse.shared_gpus import shared_words, shown_above
 from orchestrator.core.parse.until import parse_until
@@ -159,6 +159,7 @@ def run_lines(run: Mapping[str, Any], moment: float) -> list[str]:
     took = (ended or moment) - run["started_at"] if run["started_at"] else None
     rows = {
         "state": run["state"] + (" (its tmux session is gone)" if run["detached"] else ""),
+        **restart_row(run, moment),
         "why": run["why"] or "-",
         "target": f"{run['target']} ({run['link']}, seen {output.age(run['seen_at'], moment)})",
         "attempt": str(run["attempt"]),

@@ -49,6 +49,18 @@ def verdict_lines(
     return lines
 
 
+def restart_row(run: Mapping[str, Any], moment: float) -> dict[str, str]:
+    """What follows from the end by the job's restart policy, as a row of the run; or none."""
+    restart = run.get("restart")
+    if not restart:
+        return {}
+    if restart["at"] is None:
+        return {"restart": output.harmless(restart["said"])}
+    left = restart["at"] - moment
+    when = f"starts in {output.duration(left)}" if left > 0 else "waits for its turn"
+    return {"restart": f"attempt {run['attempt'] + 1} {when}"}
+
+
 def _where(verdict: Mapping[str, Any]) -> str:
     rank = verdict.get("rank")
     parts = [verdict.get("thread") or "main", f"rank {rank}" if rank is not None else ""]

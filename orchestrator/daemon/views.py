@@ -3,18 +3,23 @@
 from dataclasses import asdict
 
 from orchestrator.api import messages
-from orchestrator.core.model import GpuSample, Incident, LinkState, Run, Target
+from orchestrator.core.model import RESTART, GpuSample, Incident, LinkState, Run, RunState, Target
 from orchestrator.daemon import nodes
 from orchestrator.reading import READ_BY, READ_TO
 
 _OWN_KEYS = frozenset({"output_at", READ_TO, READ_BY})
 """Among a run's metrics, and none of the program's."""
 
+_RESTART_COUNTS = frozenset({RunState.BACKOFF, RunState.FAILED, RunState.LOST})
+"""What was said of a restart is of yesterday once there is another attempt, or a person's stop."""
+
 
 def run_view(
     run: Run, *, link: LinkState, seen_at: float | None, log_bytes: int, detached: bool = False
 ) -> messages.RunView:
     """A run with what we see of its target."""
+    verdict = dict(run.verdict) if run.verdict is not None else None
+    restart = (verdict or {}).pop(RESTART, None)
     return messages.RunView(
         id=run.id,
         job=run.job,
@@ -28,7 +33,8 @@ def run_view(
         step=run.step,
         loss=run.loss,
         phase=run.phase,
-        verdict=dict(run.verdict) if run.verdict is not None else None,
+        verdict=verdict,
+        restart=restart if run.state in _RESTART_COUNTS else None,
         incident=run.incident,
         link=link.value,
         seen_at=seen_at,

@@ -1,6 +1,8 @@
 """What a restart policy promises, with the real daemon and real attempts."""
 
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,9 +54,17 @@ def test_budget_is_spent_and_said(
 ) -> None:
     """After three attempts in the window the run has failed; the second alert says so."""
     orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("100ms")))
-    orch("run", check=100, timeout_s=90)
+    printed = orch("run", check=100, timeout_s=90).stdout
+    assert (
+        "[orch: Restarting, rendezvous_or_port (infra): attempt 2 of 3 starts in 0.1 s.]" in printed
+    )
+    why = "Not restarted: 3 attempts within 1 h; that is all there may be."
+    assert f"\n  then  {why}\n" in printed
+    assert f"restart  {why}" in orch("show", "@1").stdout
+    assert f"Then:\n  {why}" in orch("explain", "@1").stdout
     shown = orch.json("show", "@1")
     assert (shown["state"], shown["attempt"]) == ("failed", 3)
+    assert shown["restart"] == {"said": why, "at": None}
     seen = Path(shown["directory"]) / "attempts"
     assert seen.read_text().split() == ["1", "2", "3"]
     alerts = receiver.wait_for(2, where=firing)
@@ -83,9 +93,11 @@ def test_stop_during_backoff_stops(make_orch: MakeOrch, short_folder: Path) -> N
     orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("1h")))
     run = orch.json("run", "--detach")["run"]
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    assert orch.json("show", run)["restart"]["at"] > time.time() + 3000
+    assert re.search(r"restart  attempt 2 starts in (1h|59m)", orch("show", run).stdout)
     orch("stop", run)
     shown = orch.json("show", run)
-    assert (shown["state"], shown["attempt"]) == ("stopped", 1)
+    assert (shown["state"], shown["attempt"], shown["restart"]) == ("stopped", 1, None)
     orch("daemon", "stop")
     assert orch.json("show", run)["state"] == "stopped"
     assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1"]

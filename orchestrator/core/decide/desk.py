@@ -13,7 +13,7 @@ from orchestrator.core.decide.inputs import FindingSeen, Launched, VerdictReache
 from orchestrator.core.decide.paper import Paper
 from orchestrator.core.decide.restart import GiveUp, Restart, judge
 from orchestrator.core.findings import Verdict
-from orchestrator.core.model import Attempt, Incident, IncidentState, RunState
+from orchestrator.core.model import RESTART, Attempt, Incident, IncidentState, RunState
 
 POLICY_STOP_GRACE_S = 30.0
 
@@ -118,18 +118,25 @@ class Desk(Paper):
             self._go(RunState.BACKOFF)
             self._act(ActionKind.COLLECT_EVIDENCE)
             self._act(ActionKind.RELAUNCH, attempt=self._run.attempt + 1, at=choice.at)
-            outlook = f"Restarting, {choice.reason}."
+            outlook = self._said(f"Restarting, {choice.reason}.", choice.at)
         else:
             self._end(RunState.FAILED if event.verdict.recorded else RunState.LOST)
             if concerns_gpus(event.verdict):
                 self._act(ActionKind.COLLECT_EVIDENCE)
             wanted = bool(self._policy.job.restart.on)
-            outlook = f"Not restarted: {choice.reason}." if wanted else ""
+            outlook = self._said(f"Not restarted: {choice.reason}.") if wanted else ""
         change = incidents.observe(self._view, incidents.of_verdict(event, attempt), self._now)
         self._keep(change, outlook=outlook, told=event.told)
         quiet = change.told or change.incident.state is not IncidentState.OPEN
         if isinstance(choice, GiveUp) and self._run.attempt > 1 and not quiet:
             self._give_up(change.incident, outlook)
+
+    def _said(self, text: str, at: float | None = None) -> str:
+        """What the policy makes of the end: the run shows it until it is launched again."""
+        assert self._run.verdict is not None
+        restart = {"said": text, "at": at}
+        self._run = replace(self._run, verdict={**self._run.verdict, RESTART: restart})
+        return text
 
     def _give_up(self, incident: Incident, outlook: str) -> None:
         job, target = self._policy.job, self._target()
@@ -140,7 +147,8 @@ class Desk(Paper):
         attempt = self._attempt()
         if self._run.state is not RunState.BACKOFF or attempt is None or not self._run.verdict:
             return
-        verdict = Verdict.from_json(self._run.verdict)
+        document = {key: one for key, one in self._run.verdict.items() if key != RESTART}
+        verdict = Verdict.from_json(document)
         choice = judge(
             self._policy.job.restart,
             verdict,
@@ -153,11 +161,13 @@ class Desk(Paper):
             self._cancel = frozenset({ActionKind.RELAUNCH})
             number, reason = self._run.attempt + 1, f"as the job says since {self._now:.3f}"
             self._act(ActionKind.RELAUNCH, attempt=number, at=choice.at, reason=reason)
+            self._said(f"Restarting, {choice.reason}.", choice.at)
             return
         self._end(RunState.FAILED if verdict.recorded else RunState.LOST)
+        outlook = self._said(f"Not restarted any more: {choice.reason}.")
         for one in self._view.incidents:
             if one.id == self._run.incident and one.state is IncidentState.OPEN:
-                self._give_up(one, f"Not restarted any more: {choice.reason}.")
+                self._give_up(one, outlook)
 
     # A person's word, and the policy's.
 

@@ -104,6 +104,8 @@ def _place(place: Document) -> str:
 def _sections(said: Document) -> Iterator[tuple[str, list[str]]]:
     if said["cause"]:
         yield "Why", [said["cause"]]
+    if said["restart"]:
+        yield "Then", [said["restart"]]
     if said["seen_before"]:
         count = len(said["seen_before"])
         times = "once" if count == 1 else f"{count} times"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.core.explain.story import Occurrence, Story, ordered
-from orchestrator.core.model import Incident, Run, RunState
+from orchestrator.core.model import RESTART, Incident, Run, RunState
 
 SCHEMA = 1
 MAX_TRIED = 12
@@ -44,6 +44,7 @@ def explain(story: Story) -> Document:
         "where": _place(found.get("in_app_frame") or found.get("frame"), found),
         "inside": _place(found.get("frame"), found) if found.get("in_app_frame") else None,
         "cause": str(found.get("cause") or found.get("text") or ""),
+        "restart": _restart(run, incident),
         "certainty": found.get("certainty"),
         "certainty_reason": found.get("certainty_reason"),
         "same_as": incident.same_as,
@@ -103,6 +104,12 @@ def _died(run: Run, incident: Incident) -> Document:
         "exit_code": run.exit_code,
         "signal": run.signal,
     }
+
+
+def _restart(run: Run, incident: Incident) -> str:
+    """What the job's policy makes of the end that this incident stands for."""
+    restart = (run.verdict or {}).get(RESTART)
+    return str(restart["said"]) if restart and run.incident == incident.id else ""
 
 
 def _place(frame: Mapping[str, Any] | None, found: Mapping[str, Any]) -> Document | None:

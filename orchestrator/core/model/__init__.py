@@ -16,6 +16,7 @@ from orchestrator.core.model.declared import (
 )
 from orchestrator.core.model.happened import (
     ENDS,
+    RESTART,
     Alert,
     Attempt,
     Delivery,
@@ -32,6 +33,7 @@ from orchestrator.core.model.happened import (
 )
 
 __all__ = [
+    "RESTART",
     "Adoption",
     "AlertsSpec",
     "Host",

@@ -111,6 +111,10 @@ class Attempt:
     signal: int | None = None
 
 
+RESTART = "restart"
+"""Key of a run's verdict: what follows from it by the job's policy (`said`), and when (`at`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One requested execution of a job with one release."""
@@ -140,7 +144,7 @@ class Run:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """Newest value of every metric, and `output_at`, when the last byte was seen."""
     verdict: Mapping[str, Any] | None = None
-    """Verdict.to_json() of the newest attempt that ended."""
+    """Verdict.to_json() of the newest attempt that ended; `restart` in it, what follows from it."""
     incident: str | None = None
     forced: bool = False
     host: str = ""
