@@ -16,7 +16,18 @@ def in_app(frame: Frame, roots: Sequence[str] = ()) -> bool:
     """Whether the frame is in the user's own code: below one of the roots, or in no library."""
     if any(frame.file.startswith(root) for root in roots):
         return "site-packages/" not in frame.file
+    if frame.file.endswith((".pyx", ".pxi", ".pxd")) and not frame.file.startswith("/"):
+        return _of_lone_module(frame)
     return not _of_library(frame.file)
+
+
+def _of_lone_module(frame: Frame) -> bool:
+    """Whether a Cython frame is of a module in no package.
+
+    Cython prints the source's path as it was compiled, far from site-packages, and the
+    function with its module's whole name: `index.pyx`, `pandas._libs.index.IndexEngine.get_loc`.
+    """
+    return frame.function.partition(".")[0] == frame.file.rpartition(".")[0]
 
 
 @lru_cache(maxsize=512)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.core.detect.engine import Engine, diagnose
-from orchestrator.core.findings import Verdict
+from orchestrator.core.detect.places import in_app
+from orchestrator.core.findings import Frame, Verdict
 
 SAMPLES = Path(__file__).parent / "samples"
 EXPECTED = json.loads((SAMPLES / "expected.json").read_text())
@@ -229,3 +230,19 @@ def test_tail_of_a_crash_is_still_a_crash(lines: int) -> None:
         cut = told(verdict)["frame"] != EXPECTED[name]["frame"] and verdict.exception is not None
         if cut and len(text) > lines and verdict.frame is None:
             assert verdict.truncated or verdict.signature == "elastic_child_failed", name
+
+
+@pytest.mark.parametrize("name", ["ran_illegal_cupy", "ran_misaligned_cupy", "ran_oom_cupy"])
+def test_a_library_compiled_by_cython_is_not_the_user_s_own_code(name: str) -> None:
+    """Its frames name `cupy/cuda/device.pyx`, as if it lay beside the program."""
+    frame = diagnose([read(name)]).in_app_frame
+    assert frame is not None
+    assert frame.file.endswith("/train.py")
+
+
+def test_a_lone_cython_module_is_the_user_s_own_code() -> None:
+    """`ops.pyx` with functions of the module `ops` belongs to no package; pandas' `index.pyx` does."""
+    own = Frame(file="ops.pyx", line=3, function="ops.scan")
+    of_pandas = Frame(file="index.pyx", line=7, function="pandas._libs.index.get")
+    assert in_app(own)
+    assert not in_app(of_pandas)
