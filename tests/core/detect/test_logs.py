@@ -241,7 +241,7 @@ def test_a_library_compiled_by_cython_is_not_the_user_s_own_code(name: str) -> N
 
 
 def test_a_lone_cython_module_is_the_user_s_own_code() -> None:
-    """`ops.pyx` with functions of the module `ops` belongs to no package; pandas' `index.pyx` does."""
+    """`ops.pyx` with functions of the module `ops` is in no package; pandas' `index.pyx` is."""
     own = Frame(file="ops.pyx", line=3, function="ops.scan")
     of_pandas = Frame(file="index.pyx", line=7, function="pandas._libs.index.get")
     assert in_app(own)
