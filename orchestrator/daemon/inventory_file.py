@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 
 from orchestrator.core.errors import InventoryError, UsageError
 from orchestrator.core.model import Inventory
-from orchestrator.daemon.inventory_reading import read_apart
+from orchestrator.daemon.inventory_reading import read_apart, read_content
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +24,12 @@ class InventoryFile:
         self._stamp = self._look()
         self._refusal: UsageError | None = None
         self._reading = asyncio.Lock()
+        self._content = read_content(path)
+        """What the inventory was made of; the file may be another one by now."""
         try:
-            self._inventory = read_apart(path)
+            self._inventory = read_apart(path, self._content)
         except InventoryError as exc:
-            if not kept.exists():
-                raise
-            self._inventory = read_apart(path, kept.read_bytes())
+            self._inventory = _last_good(path, kept, exc)
             self._refusal = exc
 
     @property
@@ -37,12 +38,15 @@ class InventoryFile:
         return None if self._refusal is None else str(self._refusal)
 
     def keep(self) -> None:
-        """Copy what is read now, once its state folder is there; a full disk ends nothing."""
+        """Keep what is read now, once its state folder is there; a full disk ends nothing."""
         if self._refusal is not None:
             return
         fresh = self._kept.with_suffix(".new")
         try:
-            fresh.write_bytes(self._path.read_bytes())
+            with fresh.open("wb") as stream:
+                stream.write(self._content)
+                stream.flush()
+                os.fsync(stream.fileno())
             fresh.replace(self._kept)
         except OSError as exc:
             logger.warning("inventory.not_kept", extra={"why": str(exc)})
@@ -75,15 +79,16 @@ class InventoryFile:
     async def _read(self) -> None:
         stamp = self._look()
         try:
-            self._inventory = await asyncio.to_thread(read_apart, self._path)
+            content = await asyncio.to_thread(read_content, self._path)
+            self._inventory = await asyncio.to_thread(read_apart, self._path, content)
         except UsageError as exc:
             if str(exc) != self.error:
                 logger.warning("inventory.refused", extra={"problems": str(exc)})
             self._refusal = exc
         else:
-            self._refusal = None
+            self._refusal, self._content = None, content
             logger.info("inventory.read", extra={"digest": self._inventory.digest})
-            self.keep()
+            await asyncio.to_thread(self.keep)
         self._stamp = stamp
 
     def _look(self) -> tuple[int, int] | None:
@@ -92,3 +97,11 @@ class InventoryFile:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_size
+
+
+def _last_good(path: Path, kept: Path, refusal: InventoryError) -> Inventory:
+    """What was kept; the refusal itself where that is nothing, or of no use."""
+    try:
+        return read_apart(path, kept.read_bytes())
+    except (OSError, UsageError):
+        raise refusal from None

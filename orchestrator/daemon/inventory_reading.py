@@ -36,12 +36,17 @@ def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
     )
 
 
-def read_apart(path: Path, content: bytes | None = None) -> Inventory:
-    """As `read_inventory`, with nothing of what it takes left behind here, unless it is here."""
+def read_content(path: Path) -> bytes:
+    """The bytes of the file; UsageError where it cannot be read."""
     try:
-        content = path.read_bytes() if content is None else content
+        return path.read_bytes()
     except OSError as exc:
         raise _not_read(path, exc.strerror or str(exc)) from exc
+
+
+def read_apart(path: Path, content: bytes | None = None) -> Inventory:
+    """As `read_inventory`, with nothing of what it takes left behind here, unless it is here."""
+    content = read_content(path) if content is None else content
     if READER in sys.modules:
         return read_inventory(path, content)
     argv = [sys.executable, "-P", "-c", _READ, str(path)]

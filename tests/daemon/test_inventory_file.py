@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.errors import UsageError
+from orchestrator.core.errors import InventoryError, UsageError
 from orchestrator.daemon.inventory_file import InventoryFile
 
 GOOD = "version: 1\nhosts: {here: {transport: local}}\ntargets: {one: {host: here}}\n"
@@ -82,3 +82,20 @@ async def test_a_refused_one_is_read_again_for_whoever_acts(tmp_path: Path) -> N
     assert file.error is not None
     await file.refresh(again=True)
     assert list(file.checked().jobs) == ["train"]
+
+
+async def test_what_is_kept_is_what_was_read(tmp_path: Path) -> None:
+    """A bad edit between the reading and the keeping is not kept in its place."""
+    file = opened(tmp_path)
+    (tmp_path / "inventory.yaml").write_text("nonsense: [")
+    file.keep()
+    again = InventoryFile(tmp_path / "inventory.yaml", tmp_path / "kept.yaml")
+    assert again.error is not None
+    assert list(again.current().targets) == ["one"]
+
+
+async def test_a_damaged_copy_hides_no_problem_of_the_file(tmp_path: Path) -> None:
+    """What a power cut left of the last good one is passed over; the file's own line is named."""
+    (tmp_path / "kept.yaml").write_text("hosts: {")
+    with pytest.raises(InventoryError, match=r"inventory\.yaml:1: version"):
+        opened(tmp_path, GOOD.replace("version: 1\n", ""))
