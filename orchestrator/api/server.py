@@ -176,6 +176,7 @@ class Server:
         router.add_post("/v1/targets/{words}/end-process", self._act("end-process"))
         router.add_post("/v1/hosts/{words}/give-up", self._act("give-up"))
         router.add_get("/v1/cache", self._get("cache"))
+        router.add_get("/v1/releases/there", self._get("releases-there"))
         for what in ("save", "restore", "clear"):
             router.add_post(f"/v1/cache/{what}", self._act(f"cache-{what}"))
         router.add_post("/v1/prune", self._act("prune"))

@@ -14,7 +14,7 @@
     incidents.py   incidents, explain, ack
     diagnose.py    diagnose
     comparing.py   diff
-    prune.py       prune
+    prune.py       prune; releases.py releases
     cache.py       cache ls, save, restore, clear
     bundle.py      bundle
     trials.py      repeat, compare, bisect

@@ -60,7 +60,7 @@ def _show(options: argparse.Namespace, said: Said, lines: Any) -> int:
 def _held_lines(where: str, one: Said) -> Iterator[str]:
     held = [part for part in one["now"] if part["files"]]
     total = output.size(sum(part["bytes"] for part in held))
-    yield f"{where}: {total} compiled with {_made_with(one['made_with'])}"
+    yield f"{where}: {total} compiled; a run now would compile with {_made_with(one['made_with'])}"
     if not held:
         yield f"  nothing is compiled: {cost(one['cold_start_s'])}"
     yield from (

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 INCIDENT_HELP = "an id, a prefix, or a RUN (its newest incident)"
+JOB_HELP = "may be left out where there is one"
 RUN_HELP = "an id, its number or prefix, a job (its newest run), @1 or -1 (the newest), @2 ..."
 
 KINDS = {
@@ -57,6 +58,18 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no time in seconds, such as 30")
     return value
+
+
+def port(text: str) -> int:
+    """A TCP port that something may listen on."""
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port from 1 to 65535")
+    return int(text)
+
+
+def port_or_any(text: str) -> int:
+    """A TCP port, or 0 for whichever is free."""
+    return 0 if text == "0" else port(text)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:

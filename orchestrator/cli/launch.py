@@ -60,18 +60,19 @@ def _launch(client: Client, options: argparse.Namespace, leaving: Leaving) -> di
     """Everything until the run and its launch are stored; from there on the daemon sees to it."""
     news = DeployNews(quiet=options.json)
     stored: dict[str, Any] | None = None
-    for message in client.stream("POST", "/v1/run", _body(options)):
-        if message["kind"] == "stored":
-            stored = message["run"]
-            nodes = message.get("nodes") or []  # a daemon of older code knows none
-            if len(nodes) > 1 and not options.json:
-                output.say(
-                    *(f"node {one['node']}: {one['id']} on {one['target']}" for one in nodes)
-                )
-        elif message["kind"] == "launching":
-            leaving.wait_for_it()
-        elif not news.show(message):
-            _show(message, options)
+    with news.told_once():
+        for message in client.stream("POST", "/v1/run", _body(options)):
+            if message["kind"] == "stored":
+                stored = message["run"]
+                nodes = message.get("nodes") or []  # a daemon of older code knows none
+                if len(nodes) > 1 and not options.json:
+                    output.say(
+                        *(f"node {one['node']}: {one['id']} on {one['target']}" for one in nodes)
+                    )
+            elif message["kind"] == "launching":
+                leaving.wait_for_it()
+            elif not news.show(message):
+                _show(message, options)
     if stored is None:
         raise DaemonError("The daemon launched nothing and did not say why.")
     return stored

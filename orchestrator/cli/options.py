@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli.command import Command, add_env, add_json, add_run
+from orchestrator.cli.command import JOB_HELP, Command, add_env, add_json, add_run
 
 
 def _rules_test(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def _diff(parser: argparse.ArgumentParser) -> None:
 
 
 def _repeat(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    parser.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
     parser.add_argument("-n", "--count", metavar="N", type=int, required=True, help="trials")
     parser.add_argument(
         "--cold-cache", action="store_true", help="an empty compile cache for each trial"
@@ -113,6 +113,22 @@ def _bundle(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
+    add_json(parser)
+
+
+def _rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
+    parser.add_argument(
+        "release",
+        metavar="RELEASE",
+        nargs="?",
+        help="as `orch releases` has it, or its start; the one before where left out",
+    )
+    add_json(parser)
+
+
 def _prune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would go")
     parser.add_argument(
@@ -122,7 +138,7 @@ def _prune(parser: argparse.ArgumentParser) -> None:
 
 
 def _cache_ls(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    parser.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
     add_json(parser)
 
 
@@ -147,6 +163,8 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
 
 MORE: dict[str, Command] = {
     "simulate": Command("check", "simulate", "try the whole alarm path", _simulate),
+    "releases": Command("releases", "releases", "what a job's targets have", _releases),
+    "rollback": Command("ship", "rollback", "go back to an earlier release", _rollback),
     "prune": Command("prune", "prune", "remove old releases, run folders and logs", _prune),
     "cache": Command(
         "",

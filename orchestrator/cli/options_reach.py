@@ -2,7 +2,7 @@
 
 import argparse
 
-from orchestrator.cli.command import Command, add_json, add_run
+from orchestrator.cli.command import Command, add_json, add_run, port, port_or_any
 
 TARGET_HELP = "a target of the inventory, or root@10.1.2.6/pct:200, gpu3, local"
 
@@ -56,9 +56,12 @@ def _cp(parser: argparse.ArgumentParser) -> None:
 
 def _forward(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run, or a target")
-    parser.add_argument("port", metavar="PORT", type=int, help="what listens inside")
+    parser.add_argument("port", metavar="PORT", type=port, help="what listens inside")
     parser.add_argument(
-        "--local", metavar="PORT", type=int, help="the port here (0: any); the same if left out"
+        "--local",
+        metavar="PORT",
+        type=port_or_any,
+        help="the port here (0: any); the same if left out",
     )
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from orchestrator.cli.command import (
     INCIDENT_HELP,
+    JOB_HELP,
     RUN_HELP,
     Command,
     add_env,
@@ -115,14 +116,8 @@ def _deploy(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _rollback(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB")
-    parser.add_argument("--to", metavar="RELEASE", help="a release; the one before where left out")
-    add_json(parser)
-
-
 def _launch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", nargs="?", help="may be left out where there is one")
+    parser.add_argument("job", metavar="JOB", nargs="?", help=JOB_HELP)
     parser.add_argument("-m", "--message", metavar="WHY", default="", help="what this run tries")
     parser.add_argument("--detach", action="store_true", help="return once it is launched")
     parser.add_argument(
@@ -174,7 +169,6 @@ COMMANDS: dict[str, Command] = {
         "launch", "run", "deploy what changed, check, launch and follow", _launch, takes_rest=True
     ),
     "stop": Command("stop", "stop", "end a run and what is left of it", _stop),
-    "rollback": Command("ship", "rollback", "go back to an earlier release", _rollback),
     "status": Command("status", "status", "targets, runs and open incidents", _status),
     "ps": Command("status", "ps", "runs, newest first", _ps),
     "show": Command("status", "show", "one run, whole", _show),

@@ -1,13 +1,16 @@
 """deploy and rollback: which release a job has on its target."""
 
 import argparse
+import contextlib
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.api.client import Client
 from orchestrator.cli import output
 from orchestrator.cli.reach import begin, connect, warn_if_outdated
+from orchestrator.core.errors import ApiError
 
 MAX_PATHS = 12
 
@@ -18,11 +21,12 @@ def deploy(options: argparse.Namespace) -> int:
     body = {"jobs": options.jobs, "dry_run": options.dry_run}
     client, messages = begin(options, "/v1/deploy", body)
     warn_if_outdated(client.daemon)
-    for message in messages:
-        if not news.show(message) and message["kind"] == "warning":
-            output.note(f"warning: {message['text']}")
-        if message["kind"] == "done":
-            break  # nobody waits until the connections are closed
+    with news.told_once():
+        for message in messages:
+            if not news.show(message) and message["kind"] == "warning":
+                output.note(f"warning: {message['text']}")
+            if message["kind"] == "done":
+                break  # nobody waits until the connections are closed
     if options.json:
         output.print_json({"plans": news.plans, "deployed": news.deployed})
     return 0
@@ -34,8 +38,10 @@ class DeployNews:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._drawn = False
-        self._under_way: dict[str, str] = {}
+        self._under_way: dict[str, Mapping[str, Any]] = {}
         """By target: they are sent to side by side."""
+        self._setup: set[str] = set()
+        """Lines of setup's output that were shown."""
         self.plans: list[dict[str, Any]] = []
         self.deployed: list[dict[str, Any]] = []
 
@@ -48,8 +54,10 @@ class DeployNews:
             case "progress":
                 self._progress(message)
             case "setup":
+                self._setup.add(message["line"])
                 self._say(f"  setup  {message['line']}")
             case "deployed":
+                self._under_way.pop(message["target"], None)
                 self.deployed.append({k: v for k, v in message.items() if k != "kind"})
                 self._say(deployed_text(message))
             case "done":
@@ -57,6 +65,23 @@ class DeployNews:
             case _:
                 return False
         return True
+
+    @contextlib.contextmanager
+    def told_once(self) -> Iterator[None]:
+        """An error that quotes what was shown already says the rest of its words alone."""
+        try:
+            yield
+        except ApiError as error:
+            first, *others = error.message.split("\n")
+            if not self._quiet:
+                others = [line for line in others if line not in self._setup]
+            raise ApiError(
+                "\n".join([first, *others]),
+                remedy=error.remedy,
+                exit_code=error.exit_code,
+                checks=error.checks,
+                problems=error.problems,
+            ) from error
 
     def _say(self, *lines: str) -> None:
         if self._drawn:
@@ -69,9 +94,22 @@ class DeployNews:
         """One line that is drawn over, on a terminal only."""
         if self._quiet or not sys.stdout.isatty() or not message["total_bytes"]:
             return
-        self._under_way[message["target"]] = progress_text(message)
-        print(f"\r\x1b[K  {'; '.join(self._under_way.values())}", end="", flush=True)
+        self._under_way[message["target"]] = message
+        columns = shutil.get_terminal_size().columns
+        text = progress_line(list(self._under_way.values()), columns - 1)
+        print(f"\r\x1b[K{text}", end="", flush=True)
         self._drawn = True
+
+
+def progress_line(under_way: Sequence[Mapping[str, Any]], columns: int) -> str:
+    """All targets side by side, in words that fit into one line of a terminal."""
+    whole = "; ".join(map(progress_text, under_way))
+    if len(whole) + 2 > columns:
+        whole = "; ".join(
+            f"{one['target']} {100 * one['sent_bytes'] // one['total_bytes']} %"
+            for one in under_way
+        )
+    return f"  {whole}"[:columns]
 
 
 def progress_text(message: Mapping[str, Any]) -> str:
@@ -87,11 +125,15 @@ def progress_text(message: Mapping[str, Any]) -> str:
 def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:
     """What a deploy would do."""
     count, total = plan["files_to_send"], plan["files"]
-    lines = [f"{job} -> {plan['target']}: release {plan['release']}"]
+    where = f"{job} -> {plan['target']}: release"
+    setup = ["  its environment is made first"] if plan["setup"] else []
     if plan["release"] == plan["current"]:
-        return [f"{lines[0]} is what is deployed"]
+        return [f"{where} {plan['release']} is what is deployed", *setup]
+    arrow = f"{plan['current']} -> {plan['release']}" if plan["current"] else plan["release"]
     if plan["exists"]:
-        return [f"{lines[0]} is there already; only the switch is left"]
+        only = "" if setup else "; only the switch is left"
+        return [f"{where} {arrow}, which is there already{only}", *setup]
+    lines = [f"{where} {arrow}"]
     size = output.size(plan["bytes_to_send"])
     lines.append(
         f"  {count} of {total} files to send ({size}), {plan['files_unchanged']} unchanged"
@@ -99,9 +141,7 @@ def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:
     lines += [f"    {path}" for path in plan["paths"][:MAX_PATHS]]
     if len(plan["paths"]) > MAX_PATHS:
         lines.append(f"    and {len(plan['paths']) - MAX_PATHS} more")
-    if plan["setup"]:
-        lines.append("  its environment is made first")
-    return lines
+    return [*lines, *setup]
 
 
 def deployed_text(message: Mapping[str, Any]) -> str:
@@ -115,7 +155,7 @@ def deployed_text(message: Mapping[str, Any]) -> str:
 def rollback(options: argparse.Namespace) -> int:
     """Make an earlier release the current one."""
     client: Client = connect(options)
-    said = client.call("POST", "/v1/rollback", {"job": options.job, "release": options.to})
+    said = client.call("POST", "/v1/rollback", {"job": options.job, "release": options.release})
     if options.json:
         output.print_json(said)
     else:

@@ -36,7 +36,11 @@ class OrchError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message} {self.remedy}" if self.remedy else self.message
+        if not self.remedy:
+            return self.message
+        # What a command printed stands in lines; the remedy is none of them.
+        gap = "\n" if "\n" in self.message else " "
+        return f"{self.message}{gap}{self.remedy}"
 
 
 class UsageError(OrchError):

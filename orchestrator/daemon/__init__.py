@@ -16,8 +16,9 @@ leasing.py      which hosts are driven here, where several daemons share a datab
 rebuilding.py   runs come back from their targets after a lost database; coming_back.py whoever
                 asks meanwhile waits; numbering.py no number is used again
 duties.py       what is done by the clock
-shipping.py     deploy and rollback, as a person asks for them, step by step; deploy_looks.py what
-                a job finds after them, drift.py what of it changed since the last good run
+shipping.py     deploy, as a person asks for it, step by step; releasing.py what is there, and the
+                way back; deploy_looks.py what a job finds after a deploy, drift.py what of it
+                changed since the last good run
 launching.py    run and stop, likewise; adopting, simulating and trials begin runs too
 queries.py      what a person reads; following.py a log as it grows, waiting.py the moment when
                 something holds

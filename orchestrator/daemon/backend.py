@@ -23,6 +23,7 @@ from orchestrator.daemon import (
     moving,
     pruning,
     queries,
+    releasing,
     searching,
     shipping,
     silences,
@@ -56,6 +57,7 @@ _DOCUMENTS: dict[str, Answer] = {
     "compare": lambda parts, _, query: trials.compare(parts, query),
     "cache": lambda parts, _, query: caching.caches(parts, query),
     "releases": lambda parts, _, query: telling.releases(parts, query),
+    "releases-there": lambda parts, _, query: releasing.kept(parts, query),
     "silences": lambda parts, _, query: silences.silences(parts, query),
     "top": lambda parts, *_: telling.top(parts),
     "doctor": lambda parts, *_: doctor.doctor(parts),
@@ -89,7 +91,7 @@ _ACTIONS: dict[str, Answer] = {
     "cache-restore": lambda parts, _, body: caching.restore(parts, body),
     "cache-clear": lambda parts, _, body: caching.clear(parts, body),
     "prune": lambda parts, _, body: pruning.prune(parts, body),
-    "rollback": lambda parts, _, body: shipping.rollback(
+    "rollback": lambda parts, _, body: releasing.rollback(
         parts, body.get("job"), body.get("release")
     ),
     "alert-test": lambda parts, _, body: telling.alert_test(parts, body.get("sink")),

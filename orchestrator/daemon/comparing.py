@@ -18,6 +18,7 @@ from orchestrator.launch.configuration import changed_keys
 from orchestrator.store.environments import Moment, Surroundings
 
 Message = dict[str, Any]
+_AFTER_DEPLOY = ", after the deploy"
 LOOKS_WITHIN_S = 15.0
 """The look at a run's end takes a second or so; whoever asks that soon waits for it."""
 
@@ -67,7 +68,13 @@ async def since_deploy(parts: Parts, run: Run) -> tuple[Change, ...]:
     caches = {path: size for path, size in (first.get("caches") or {}).items() if path in used}
     found = environment.diff({**first, "caches": caches}, last.fingerprint)
     changes = (_change(one) for one in found if one.part != "variable")
-    return tuple(replace(one, text=f"{one.text}, after the deploy") for one in changes)
+    return tuple(replace(one, text=f"{one.text}{_AFTER_DEPLOY}") for one in changes)
+
+
+def told_once(changes: tuple[Change, ...], later: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Both, but what is known to have changed after the deploy is told as that alone."""
+    closer = {one.text.removesuffix(_AFTER_DEPLOY) for one in later}
+    return (*(one for one in changes if one.text not in closer), *later)
 
 
 async def _at_deploy(parts: Parts, run: Run) -> environment.Fingerprint | None:
@@ -127,7 +134,8 @@ async def diff(parts: Parts, words: str, query: Mapping[str, str]) -> Message:
     run = await parts.store.runs.find(words)
     other = await _other(parts, run, query.get("with") or None)
     before, after = sorted((run, other), key=lambda one: one.created_at)
-    found = _also(await compare(parts, before, after), *await since_deploy(parts, after))
+    found = await compare(parts, before, after)
+    found = replace(found, changes=told_once(found.changes, await since_deploy(parts, after)))
     return {
         "schema": 1,
         "before": _named(before),

@@ -40,7 +40,7 @@ async def _story(parts: Parts, incident: Incident) -> Story:
         earlier=await _earlier(parts, run),
         good=good,
         later=await _finished_later(parts, run),
-        changes=(*since.changes, *await comparing.around(parts, run)),
+        changes=comparing.told_once(since.changes, await comparing.around(parts, run)),
         unknown=since.unknown,
         stop_reason=(await parts.store.view(run.id)).stop_reason,
     )

@@ -242,28 +242,6 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
         yield {"kind": "done"}
 
 
-async def rollback(parts: Parts, name: str | None, digest: str | None) -> Message:
-    """Make an older release the current one, on each of the job's targets."""
-    job = find_job(parts.file.checked(), name)
-    with only_one(parts, job.name):
-        await moving.driven(parts, job.targets)
-        answer: Message = {}
-        for target in job.targets:
-            single = on_target(job, target)
-            answer = await releases.rollback(parts.fleet.link(target), single, digest)
-            record = answer["release"]
-            release = Release(
-                digest=answer["current"],
-                path=answer["path"],
-                files=int(record.get("files") or 0),
-                bytes=int(record.get("bytes") or 0),
-            )
-            await parts.store.releases.add(
-                release, job=job.name, target=target.name, kind="rollback"
-            )
-    return {"job": job.name, "before": answer["before"], "current": answer["current"]}
-
-
 def _all(inventory: Inventory) -> list[Job]:
     jobs = [job for job in inventory.jobs.values() if job.package is not None]
     if not jobs:

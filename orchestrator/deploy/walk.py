@@ -136,8 +136,8 @@ class Walk:
         identity = identity_of(found)
         if found.st_size > MAX_FILE_BYTES:
             self.problems.append(
-                f"{shown(path)} has {found.st_size / 1e9:.1f} GB;"
-                f" a file of a package has {MAX_FILE_BYTES / 1e9:.1f} GB at most"
+                f"{shown(path)} has {found.st_size / 1024**3:.1f} GiB;"
+                f" a file of a package has {MAX_FILE_BYTES / 1024**3:.1f} GiB at most"
             )
             return
         place = f"{name}/{inside.decode('utf-8', 'surrogateescape')}"

@@ -89,13 +89,17 @@ def _chosen(workdir: Workdir, wanted: str | None, current: str | None) -> dict[s
             raise OpError(
                 "DeployError",
                 f"there is no release before the current one in {workdir.path}.",
-                f"Name one with --to: {others}." if others else "It has no other; deploy one.",
+                f"Name one: {others}." if others else "It has no other; deploy one.",
             )
         return older[0]
     matching = [record for record in records if record["digest"].startswith(wanted)]
     if len(matching) != 1:
         what = "no release" if not matching else "more than one release"
-        raise OpError("DeployError", f"{what} in {workdir.path} is called {wanted}.", f"{names}.")
+        raise OpError(
+            "DeployError",
+            f"{what} in {workdir.path} is called {wanted}.",
+            f"`orch releases` lists them: {names}.",
+        )
     return matching[0]
 
 

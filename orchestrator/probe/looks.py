@@ -49,11 +49,11 @@ def check(name: str, ok: bool, text: str, remedy: str = "", *, critical: bool = 
 
 def size(count: float) -> str:
     """Bytes in powers of 1024."""
-    for unit in ("B", "KiB", "MiB"):
+    for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
-    return f"{count:.1f} GiB"
+    return f"{count:.1f} TiB"
 
 
 # --- ports

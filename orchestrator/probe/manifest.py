@@ -24,6 +24,9 @@ LINK = "link"
 FOLDER = "folder"
 """Only folders that hold nothing are entries."""
 
+CHANGES_FILE = "changes.diff"
+"""Beside a release: what was changed in it since its commit."""
+
 WHEELS = ".wheels"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 DIGEST_CHARS = 16

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _STOCK_RELEASES = 3
 """How many older releases are looked through for files, besides the one closest at hand."""
 
-_DIFF = "changes.diff"
-
 
 def _understood(workdir: Workdir, args: Args) -> Listing:
     """The listing that an op was told, by what is different from a release here or whole."""
@@ -247,7 +245,7 @@ def _keep_record(
     The files that were written, to be synced.
     """
     diff = provenance.pop("diff", None)
-    path = os.path.join(release, _DIFF)
+    path = os.path.join(release, wire.CHANGES_FILE)
     written = [path] if diff else []
     if diff:
         with open(path, "wb") as file:

@@ -201,6 +201,23 @@ def log_message(content: bytes = LOG, offset: int = 0, attempt: int = 1) -> dict
     }
 
 
+def releases_there() -> dict[str, Any]:
+    """Two releases of a job on its target, and how the older one's last run ended."""
+    common = {"files": 12, "bytes": 2048, "by": "ann@desk", "inventory": "ab12", "branch": "main"}
+    commit = "e0c8dfe93bdeb1bd9615ec79abbac7c2eeeb2d3b"
+    diff = "/srv/orch/dflash/releases/4be1d0/changes.diff"
+    good = {"run": "dflash-1", "state": "finished"}
+    newest = {"digest": "4be1d0", "at": 1000.0, "in_use": True, "dirty": True, "diff": diff}
+    older = {"digest": "99aa00", "at": 900.0, "in_use": False, "dirty": False, "diff": None}
+    return {
+        **{"job": "dflash", "target": "ct200", "keep": 5, "error": None, "current": "4be1d0"},
+        "releases": [
+            {**common, **newest, "commit": commit, "untracked": ["a"], "last_run": None},
+            {**common, **older, "commit": commit, "untracked": [], "last_run": good},
+        ],
+    }
+
+
 class CannedBackend:
     """Answers from a table that a test may change; keeps what it was asked."""
 
@@ -219,6 +236,7 @@ class CannedBackend:
             "top": {"targets": [TARGET]},
             "doctor": {"checks": deepcopy(PREFLIGHT["checks"])},
             "rollback": {"job": "dflash", "current": "99aa00"},
+            "releases-there": {"targets": [releases_there()]},
             "alert-test": {"results": [{"sink": "ops", "ok": True, "text": "HTTP 200"}]},
         }
         self.streams: dict[str, list[Any]] = {

@@ -161,7 +161,9 @@ def test_a_host_that_is_not_reached_is_not_said_to_be_tried_again(
     ("words", "said"),
     [
         (("show",), "required: RUN (an id, its number or prefix, a job (its newest run), @1 or -1"),
-        (("rollback",), "required: JOB; `orch rollback --help` lists them"),
+        (("forward", "a", "99999"), "'99999' is no port from 1 to 65535"),
+        (("forward", "a", "0"), "'0' is no port from 1 to 65535"),
+        (("forward", "a", "80", "--local", "70000"), "'70000' is no port from 1 to 65535"),
         (("silence",), "required: COMMAND; `orch silence --help` lists them"),
         (("run", "--steps", "5"), "--steps; what is meant for the program goes behind --"),
     ],

@@ -49,6 +49,7 @@ DOCUMENTS = {
     "top": ("top",),
     "doctor": ("doctor",),
     "rollback": ("rollback", "dflash"),
+    "releases-there": ("releases", "dflash"),
     "alert-test": ("alert", "test"),
 }
 

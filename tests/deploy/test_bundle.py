@@ -156,7 +156,7 @@ def test_everything_that_cannot_be_shipped_is_said_at_once(
     assert "absolute is a link out of the package, to /etc/passwd" in text
     assert "pipe is a FIFO" in text
     assert "sock is a socket" in text
-    assert "big.bin has 3.2 GB; a file of a package has 2.1 GB at most" in text
+    assert "big.bin has 3.0 GiB; a file of a package has 2.0 GiB at most" in text
     assert "trainer/in " not in text
     assert "exclude:" in text
 
