@@ -137,19 +137,6 @@ class Parts:
             )
             stack.push_async_callback(crew.close)
             fleet.follow(file.current())
-            duties = Duties(
-                clock=clock,
-                file=file,
-                store=store,
-                outbox=outbox,
-                rack=rack,
-                crew=crew,
-                environment=environment,
-                evidence=location.state_folder / EVIDENCE_FOLDER,
-            )
-            neighbours = Neighbours(
-                clock=clock, board=board, fleet=fleet, crew=crew, leasing=leasing, file=file
-            )
             passing = Passing(store.requests, leasing, clock, location.socket)
             back = ComingBack(file, store)
             fetching = Fetching(
@@ -160,18 +147,10 @@ class Parts:
                 environment=environment,
                 clock=clock,
             )
-            rebuilding = Rebuilding(
-                clock=clock, file=file, store=store, fleet=fleet, crew=crew, back=back
-            )
             ending = asyncio.Event()
             footing = Footing(_files(location), clock, ending)
             _keep(stack, footing.run(), "footing")
-            _keep(stack, duties.run(), "duties")
-            _keep(stack, rebuilding.run(), "rebuilding")
-            _keep(stack, neighbours.run(), "neighbours")
-            _keep(stack, leasing.run(), "leases")
-            _keep(stack, passing.run(), "requests")
-            yield cls(
+            parts = cls(
                 location=location,
                 file=file,
                 clock=clock,
@@ -194,6 +173,42 @@ class Parts:
                 footing=footing,
                 back=back,
             )
+            parts._attend(stack)
+            yield parts
+
+    def _attend(self, stack: AsyncExitStack) -> None:
+        """Begin what is done all the while: duties, rebuilding, leases and what others ask for."""
+        duties = Duties(
+            clock=self.clock,
+            file=self.file,
+            store=self.store,
+            outbox=self.outbox,
+            rack=self.rack,
+            crew=self.crew,
+            environment=self.environment,
+            evidence=self.location.state_folder / EVIDENCE_FOLDER,
+        )
+        neighbours = Neighbours(
+            clock=self.clock,
+            board=self.board,
+            fleet=self.fleet,
+            crew=self.crew,
+            leasing=self.leasing,
+            file=self.file,
+        )
+        rebuilding = Rebuilding(
+            clock=self.clock,
+            file=self.file,
+            store=self.store,
+            fleet=self.fleet,
+            crew=self.crew,
+            back=self.back,
+        )
+        _keep(stack, duties.run(), "duties")
+        _keep(stack, rebuilding.run(), "rebuilding")
+        _keep(stack, neighbours.run(), "neighbours")
+        _keep(stack, self.leasing.run(), "leases")
+        _keep(stack, self.passing.run(), "requests")
 
 
 def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location) -> Leasing:
