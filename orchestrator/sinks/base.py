@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """To be sent again."""
     GONE = "gone"
-    """The receiver wants nothing more, ever (410)."""
+    """The receiver wants nothing more (410)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +112,10 @@ class Queue(Protocol):
 
     async def disable(self, sink: str, error: str) -> None:
         """Nothing of the sink is pending any more."""
+        ...
+
+    async def revive(self, sink: str, now: float) -> None:
+        """What was disabled is pending again, marked like what was stored while it was unset."""
         ...
 
     async def counts(self) -> Mapping[str, Mapping[str, int]]:

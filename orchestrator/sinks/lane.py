@@ -30,7 +30,7 @@ class Lane:
     refused: tuple[str | None, ...] | None = None
     """The values of its variables when it refused; with others nobody waits for the next try."""
     checked: bool = False
-    """What waited for its variables was looked through, since they have values."""
+    """What waited for its variables, or its return, was looked through since they are there."""
     error: str | None = None
     taken_at: float | None = None
 

@@ -71,7 +71,7 @@ class Sending:
                 logger.info("outbox.taken", extra=extra)
             case Outcome.GONE:
                 lane.error = result.text
-                lane.gone = lane.values(self.lookup)
+                lane.gone, lane.checked = lane.values(self.lookup), False
                 logger.error("outbox.gone", extra=extra)
             case Outcome.REFUSED:
                 lane.error, lane.refused = result.text, lane.values(self.lookup)

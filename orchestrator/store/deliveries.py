@@ -20,7 +20,7 @@ PENDING = "pending"
 DELIVERED = "delivered"
 DISABLED = "disabled"
 OVER = "over"
-"""Never sent: its incident was over before its sink had an address."""
+"""Never sent: its incident was over before its sink had an address, or was back."""
 
 UNSET = "the sink has no address yet"
 """Kept in `error` of what was stored while that was so."""
@@ -135,12 +135,22 @@ class Deliveries:
         return and_(columns.sink == sink, columns.state == PENDING, self._ours())
 
     async def disable(self, sink: str, error: str) -> None:
-        """The receiver is gone for good (410): nothing of the sink is pending any more."""
+        """The receiver says that it is gone (410): nothing of the sink is pending any more."""
         table = tables.deliveries
         change = (
             update(table)
             .where(table.c.sink == sink, table.c.state == PENDING, self._ours())
             .values(state=DISABLED, error=error)
+        )
+        await self._worker.call(lambda c: c.execute(change))
+
+    async def revive(self, sink: str, now: float) -> None:
+        """The sink is back: what nobody got meanwhile waits again, as for a first address."""
+        table = tables.deliveries
+        change = (
+            update(table)
+            .where(table.c.sink == sink, table.c.state == DISABLED, self._ours())
+            .values(state=PENDING, error=UNSET, next_at=now)
         )
         await self._worker.call(lambda c: c.execute(change))
 

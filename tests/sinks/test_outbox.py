@@ -201,7 +201,7 @@ async def test_retry_after_as_a_date(bench: Bench) -> None:
 
 
 async def test_410_disables_until_the_address_changes(bench: Bench) -> None:
-    """A 410 ends all requests to that address and says so; a new address is another receiver."""
+    """A 410 ends all requests to that address and says so; a new one gets what nobody got."""
     gone = await Receiver(then=Answer(status=410)).start()
     bench.values["URL"] = gone.url
     bench.start()
@@ -217,23 +217,37 @@ async def test_410_disables_until_the_address_changes(bench: Bench) -> None:
     bench.values["URL"] = other.url
     bench.outbox.poke()
     await bench.enqueue(outgoing("i3"))
-    await other.until(1)
-    assert (await _status(bench)).state == "ready"
+    await other.until(3)
+    assert sorted(_ids(other)) == ["i1-firing-1", "i2-firing-1", "i3-firing-1"]
+    status = await _status(bench)
+    assert (status.state, status.disabled) == ("ready", 0)
     await gone.stop()
     await other.stop()
 
 
-async def test_disabled_sink_that_takes_a_test_is_ready_again(bench: Bench) -> None:
-    """`alert test` on a receiver that was repaired brings the sink back."""
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_disabled_sink_that_is_back_is_told_of_what_is_open(
+    bench: Bench, restarted: bool
+) -> None:
+    """A test that is taken, or a new daemon, brings it back; what is over by then stays untold."""
     receiver = await Receiver(Answer(status=410)).start()
     bench.values["URL"] = receiver.url
     bench.start()
-    await bench.enqueue(outgoing("i1"))
+    await bench.enqueue(outgoing("open"))
     await bench.until_empty()
-    assert (await bench.outbox.test("ops")).outcome is Outcome.TAKEN
-    await bench.enqueue(outgoing("i2"))
-    await receiver.until(2)
-    assert _ids(receiver)[-1] == "i2-firing-1"
+    await bench.enqueue(outgoing("open", nth=2), outgoing("over"))
+    await bench.keep("over", IncidentState.RESOLVED)
+    await bench.enqueue(outgoing("over", status="resolved"))
+    await bench.until_empty()
+    if restarted:
+        await bench.stop()
+        bench.start()
+    else:
+        assert (await bench.outbox.test("ops")).outcome is Outcome.TAKEN
+    await receiver.until(3 - restarted)
+    await bench.until_empty()
+    assert _ids(receiver)[-2:] == ["open-firing-1", "open-firing-2"]
+    assert len(receiver.taken) == 3 - restarted
     await receiver.stop()
 
 
