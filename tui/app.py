@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual import on, work
 from textual.app import App
+from textual.notifications import SeverityLevel
 
 from orchestrator.core.errors import OrchError
 from tui import bridge, keys
@@ -64,6 +65,18 @@ class Dashboard(App[None]):
         from tui.acts import Acts
 
         return Acts(self, self.source, self.options)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,  # noqa: ARG002  see below
+    ) -> None:
+        """As Textual's, but never as markup: a target's words would be links and actions."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def get_default_screen(self) -> FleetScreen:
         """The fleet is below all others."""

@@ -7,10 +7,16 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Checkbox, Input, OptionList, Static
 
 from tui.cells import Cell
 from tui.screens.window import Window
+
+
+def _plain(title: str) -> str:
+    """A title as it stands: Textual reads markup in it, and a target's words may have some."""
+    return Content(title).markup
 
 
 def _statics(lines: Sequence[Cell]) -> list[Static]:
@@ -33,7 +39,7 @@ class Confirm(Window[bool]):
     def compose(self) -> ComposeResult:
         """The lines, and which key does what."""
         with VerticalScroll(classes="window") as window:
-            window.border_title = self._title
+            window.border_title = _plain(self._title)
             window.border_subtitle = f"y {self._verb}   n or Esc leaves it"
             yield from _statics(self._lines)
 
@@ -52,7 +58,7 @@ class Choose(Window[str]):
     def compose(self) -> ComposeResult:
         """A list."""
         with Vertical(classes="window") as window:
-            window.border_title = self._title
+            window.border_title = _plain(self._title)
             window.border_subtitle = "Enter takes it   Esc leaves it"
             yield OptionList(*self._choices, compact=True, markup=False)
 
@@ -78,14 +84,15 @@ class AskWhy(Window[RunWish]):
     def compose(self) -> ComposeResult:
         """A line to type into; a box where a run of the job lives."""
         with Vertical(classes="window") as window:
-            window.border_title = self._title
+            window.border_title = _plain(self._title)
             window.border_subtitle = "Enter launches   Esc leaves it"
             yield from _statics(self._lines)
             line = Input(placeholder="why: what does this run try?", compact=True)
             line.cursor_blink = False  # a link may be slow
             yield line
             if self._lives:
-                yield Checkbox(f"stop {self._lives} first, and wait for its GPUs", compact=True)
+                said = f"stop {self._lives} first, and wait for its GPUs"
+                yield Checkbox(Content(said), compact=True)
 
     def on_mount(self) -> None:
         """Begin in the line."""
@@ -111,7 +118,7 @@ class Activity(Window[bool]):
     def compose(self) -> ComposeResult:
         """An empty window that fills."""
         with VerticalScroll(classes="window", id="lines") as window:
-            window.border_title = self._title
+            window.border_title = _plain(self._title)
             window.border_subtitle = "Esc closes this; it goes on"
             yield Static("The daemon is asked.", classes="kind--muted", markup=False)
 
@@ -124,11 +131,11 @@ class Activity(Window[bool]):
         if lines:
             box.mount(*_statics(lines))
             box.scroll_end(animate=False)
-        box.border_title = f"{self._title}: {progress}" if progress else self._title
+        box.border_title = _plain(f"{self._title}: {progress}" if progress else self._title)
 
     def end(self, word: str) -> None:
         """Nothing more will come."""
         if self.is_mounted:
             box = self.query_one("#lines", VerticalScroll)
-            box.border_title = f"{self._title}: {word}"
+            box.border_title = _plain(f"{self._title}: {word}")
             box.border_subtitle = "Enter or Esc closes this"
