@@ -7,8 +7,9 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from orchestrator.core.errors import Unreachable
 from orchestrator.core.model import Job
-from orchestrator.deploy.plan import Caller, look_ahead
+from orchestrator.deploy.plan import Caller, look
 
 
 class Link(Protocol):
@@ -44,10 +45,18 @@ class Ahead:
             self._holding.append(asyncio.create_task(_hold(link, job, opened), name="deploy ahead"))
 
     async def bulk(self, link: Link, job: Job) -> Caller:
-        """The connection that was opened ahead, or one that is opened now.
+        """The connection that was opened ahead, where it still answers, or one that is opened now.
 
         TargetError where it cannot be had.
         """
+        if link in self._opening:
+            try:
+                caller = await self._opening[link]
+                await look(caller, job)
+            except Unreachable:
+                del self._opening[link]
+            else:
+                return caller
         self.open(link, job)
         return await self._opening[link]
 
@@ -55,7 +64,7 @@ class Ahead:
 async def _hold(link: Link, job: Job, opened: asyncio.Future[Caller]) -> None:
     try:
         async with link.bulk() as caller:
-            await look_ahead(caller, job)
+            await look(caller, job)
             opened.set_result(caller)
             await asyncio.Event().wait()  # until it is cancelled
     except Exception as exc:  # noqa: BLE001  raised to whoever asks for the connection

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import DeployError
-from orchestrator.core.model import Job, Setup
+from orchestrator.core.model import Job
 from orchestrator.deploy.hashes import HashCache, Source
 from orchestrator.deploy.ignore import Ignore
+from orchestrator.deploy.setup_inputs import setup_of
 from orchestrator.deploy.walk import OnUnread, Walk
 from orchestrator.probe import manifest as wire
 
@@ -82,7 +83,7 @@ def collect(
     if job.wheelhouse is not None:
         walk.tree(os.fsencode(job.wheelhouse), wire.WHEELS, Ignore.none())
     walk.refuse_if_needed(job)
-    setup = _setup_of(job.setup, name, walk)
+    setup = setup_of(job.setup, name, walk)
     manifest = wire.Manifest(name, tuple(walk.entries), setup, shared)
     encoded = wire.join(manifest.header(), walk.lines)
     if len(walk.entries) > MAX_FILES or len(encoded) > wire.MAX_MANIFEST_BYTES:
@@ -98,22 +99,3 @@ def collect(
         sources=walk.sources,
         folder=job.package,
     )
-
-
-def _setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | None:
-    if setup is None:
-        return None
-    requirements = setup.requirements
-    if requirements is not None and not any(
-        entry.path == f"{name}/{requirements}" for entry in walk.entries
-    ):
-        raise DeployError(
-            f"setup.requirements names {requirements}, which is not in the package {name}.",
-            remedy="Name a file relative to the package's folder that is not left out.",
-        )
-    return {
-        "python": setup.python,
-        "requirements": requirements,
-        "system_site_packages": setup.system_site_packages,
-        "run": list(setup.run),
-    }

@@ -45,7 +45,7 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
     else:
         found = {"kind": _kind(status.st_mode), "mode": stat.S_IMODE(status.st_mode)}
         found |= {"size": status.st_size, "stamp": _stamp(status)}
-        found |= {"made_up": _made_up(path, status)}
+        found |= {"made_up": is_made_up(path, status)}
     return {**found, "path": os.path.abspath(path), "part_bytes": _size(part_of(path))}
 
 
@@ -168,7 +168,7 @@ def _opened(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def _made_up(path: str, status: os.stat_result) -> bool:
+def is_made_up(path: str, status: os.stat_result) -> bool:
     """Whether a file is written only when it is read, as those of /proc: its size tells nothing."""
     size = status.st_size
     if not stat.S_ISREG(status.st_mode) or status.st_blocks or size > _PAGE_BYTES:
@@ -178,7 +178,11 @@ def _made_up(path: str, status: os.stat_result) -> bool:
     except OSError:
         return False  # whoever copies it is told
     try:
-        return len(os.read(fd, size + 1)) != size
+        if len(os.read(fd, size + 1)) == size:
+            return False
+        now = os.fstat(fd)
+        # One that is being written has no blocks either until the system flushes it, but it grows.
+        return now.st_size == size and now.st_blocks == 0
     except OSError:
         return True
     finally:
@@ -206,7 +210,7 @@ def _entry(top: str, path: str) -> dict[str, Any]:
         "mode": stat.S_IMODE(status.st_mode),
         "size": status.st_size if stat.S_ISREG(status.st_mode) else 0,
         "stamp": _stamp(status),
-        "made_up": _made_up(path, status),
+        "made_up": is_made_up(path, status),
     }
     if entry["kind"] == LINK:
         entry["to"] = os.readlink(path)

@@ -27,6 +27,9 @@ FOLDER = "folder"
 CHANGES_FILE = "changes.diff"
 """Beside a release: what was changed in it since its commit."""
 
+UV_LOCK = "uv.lock"
+"""A lock file that uv alone can install."""
+
 WHEELS = ".wheels"
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 DIGEST_CHARS = 16

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from .clean_env import run_environment
 from .errors import OpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .listing import Listing
     from .workdir import Workdir
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 _MARK = "ORCH_SETUP"
 _COMPLETE = "complete.json"
 _TAIL_LINES = 30
+_EXPORTED = "requirements.txt"
+_NO_NETWORK = ("name resolution", "dns error", "NewConnectionError", "Network is unreachable")
+"""In what pip and uv print where they reach no index."""
 _IDENTITY = (
     "import sys,platform;"
     "print(platform.python_implementation(),platform.python_version(),sys.executable)"
@@ -71,6 +75,7 @@ def digest_of(listing: Listing, around: Surroundings) -> str | None:
         "requirements": requirements.content if requirements is not None else None,
         "system_site_packages": setup["system_site_packages"],
         "run": setup["run"],
+        **_included(listing, setup.get("included") or ()),
         "wheels": sorted(
             entry.content
             for entry in listing.entries.values()
@@ -79,6 +84,13 @@ def digest_of(listing: Listing, around: Surroundings) -> str | None:
     }
     raw = json.dumps(inputs, sort_keys=True).encode()
     return hashlib.sha256(raw).hexdigest()[: wire.DIGEST_CHARS]
+
+
+def _included(listing: Listing, names: Sequence[str]) -> dict[str, Any]:
+    """What the files hold that the requirements include; no key where there is none."""
+    prefix = listing.manifest.name
+    contents = [listing.entries[f"{prefix}/{name}"].content for name in names]
+    return {"included": contents} if contents else {}
 
 
 def _identity(python: str, around: Surroundings) -> str:
@@ -140,9 +152,26 @@ def _commands(setup: dict[str, Any], folder: str, release: str, uv: str | None) 
     else:
         commands = [[setup["python"], "-m", "venv", *site, folder]]
         install = [python, "-m", "pip", "install", "--disable-pip-version-check"]
-    if setup["requirements"]:
-        commands.append([*install, *offline, "-r", setup["requirements"]])
+    requirements = setup["requirements"]
+    if requirements and os.path.basename(requirements) == wire.UV_LOCK:
+        project, requirements = os.path.dirname(requirements), f"{folder}/{_EXPORTED}"
+        commands.append(_export(uv, project or ".", requirements))
+    if requirements:
+        commands.append([*install, *offline, "-r", requirements])
     return commands + [["sh", "-c", line] for line in setup["run"]]
+
+
+def _export(uv: str | None, project: str, path: str) -> list[str]:
+    """What makes a requirements file of uv's lock file: that, unlike a sync, takes wheels sent."""
+    if uv is None:
+        raise OpError(
+            "DeployError",
+            f"setup.requirements names {wire.UV_LOCK}, and uv is not there; `current` is what it"
+            " was.",
+            "Install uv there, or name what `uv export -o requirements.txt` makes of it.",
+        )
+    words = ("--frozen", "--quiet", "--no-dev", "--no-emit-project")
+    return [uv, "export", *words, "--project", project, "-o", path]
 
 
 class _Steps:
@@ -167,7 +196,7 @@ class _Steps:
 
     def run(self, argv: list[str]) -> None:
         """Run one command, its output kept and streamed; OpError where it fails."""
-        self._say("$ " + " ".join(argv))
+        self._say(f"$ {shlex.join(argv)}")
         try:
             program = shutil.which(argv[0], path=self._env["PATH"]) or argv[0]
             child = subprocess.Popen(
@@ -180,6 +209,8 @@ class _Steps:
             assert child.stdout is not None
             for line in child.stdout:
                 self._say(line.decode("utf-8", "replace").rstrip("\r\n"))
+        if child.returncode < 0:
+            raise self._failed(argv, f"ended by signal {-child.returncode}")
         if child.returncode:
             raise self._failed(argv, f"exit status {child.returncode}")
 
@@ -191,10 +222,13 @@ class _Steps:
 
     def _failed(self, argv: list[str], why: str) -> OpError:
         tail = "\n".join(self._tail)
+        remedy = f"The whole output is in {self._log.name}."
+        if any(word in tail for word in _NO_NETWORK):
+            remedy += " Where no index can be reached, `wheelhouse: DIR` sends wheels along."
         return OpError(
             "DeployError",
-            f"setup failed: {' '.join(argv)}: {why}; `current` is what it was.\n{tail}",
-            f"The whole output is in {self._log.name}.",
+            f"setup failed: {shlex.join(argv)}: {why}; `current` is what it was.\n{tail}",
+            remedy,
         )
 
 

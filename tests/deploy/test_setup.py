@@ -125,3 +125,96 @@ async def test_an_interpreter_that_is_not_there_is_named_by_the_plan(
     with pytest.raises(DeployError, match=r"python9\.9, which does not run here"):
         await deployed(caller, job)
     assert not workdir.exists()
+
+
+async def planned(caller: NearCaller, job: Job) -> DeployPlan:
+    """What a deploy of what is there now would do."""
+    cache = HashCache(Path(job.workdir).parent / "hashes.json")
+    return await plans.plan(caller, job, collect(job, cache=cache, now=time.time()))
+
+
+async def test_a_file_that_the_requirements_include_is_one_of_setups_inputs(
+    caller: NearCaller, job: Job, package: Path
+) -> None:
+    """By -r or -c, from the including file's folder on; what the job's code says is none."""
+    (package / "needs").mkdir()
+    (package / "requirements.txt").write_text("# all\n-r needs/base.txt\n-r https://x.test/y.txt\n")
+    (package / "needs" / "base.txt").write_text("--constraint=limits.txt\n")
+    (package / "needs" / "limits.txt").write_text("greeting<2\n")
+    job = dataclasses.replace(job, setup=Setup(requirements="needs/base.txt"))
+    await deployed(caller, job)
+    (package / "model.py").write_text("LAYERS = 9\n")
+    assert not (await planned(caller, job)).setup
+    (package / "needs" / "limits.txt").write_text("greeting<3\n")
+    assert (await planned(caller, job)).setup
+    job = dataclasses.replace(job, setup=Setup(requirements="requirements.txt"))
+    included = collect(job, cache=HashCache(package / "h"), now=time.time()).manifest.setup
+    assert included is not None
+    assert included["included"] == ["needs/base.txt", "needs/limits.txt"]
+
+
+@pytest.mark.parametrize(
+    ("named", "content", "why"),
+    [
+        (
+            "requirements.txt",
+            "-r gone.txt\n",
+            r"requirements\.txt needs gone\.txt, which is not in",
+        ),
+        ("requirements.txt", "-c ../x.txt\n", r"needs \.\./x\.txt, which is not in the package"),
+        ("poetry.lock", "", "neither pip nor uv installs.*poetry export"),
+        ("uv.lock", "", r"uv\.lock needs pyproject\.toml"),
+    ],
+)
+async def test_what_setup_cannot_be_made_of_is_refused_here(
+    job: Job, package: Path, named: str, content: str, why: str
+) -> None:
+    """Before anything is asked or sent."""
+    (package / named).write_text(content)
+    job = dataclasses.replace(job, setup=Setup(requirements=named))
+    with pytest.raises(DeployError, match=why):
+        collect(job, cache=HashCache(package / "h"), now=time.time())
+
+
+UV = """#!/bin/sh
+# A stand-in for uv: makes environments and installs as uv does, by the interpreter beside it.
+echo "uv $*"
+here=$(dirname "$0")
+case "$1 $2" in
+"venv "*) while [ $# -gt 1 ]; do shift; done; exec "$here/python3" -m venv "$1" ;;
+"export "*) while [ $# -gt 1 ]; do shift; done; echo greeting==1.0 > "$1" ;;
+"pip install") shift 4; exec "$VIRTUAL_ENV/bin/python" -m pip install "$@" ;;
+esac
+"""
+
+
+async def test_a_lock_file_of_uv_is_installed_where_uv_is(
+    caller: NearCaller, job: Job, package: Path, tmp_path: Path
+) -> None:
+    """From the wheels sent along; where there is no uv the deploy says what to do."""
+    wheel(tmp_path / "wheels")
+    (package / "uv.lock").write_text("version = 1\n")
+    (package / "pyproject.toml").write_text("[project]\nname = 'x'\nversion = '1'\n")
+    setup = Setup(requirements="uv.lock")
+    job = dataclasses.replace(job, setup=setup, wheelhouse=str(tmp_path / "wheels"))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python3").symlink_to(sys.executable)
+    target = dataclasses.replace(job.target, python=str(folder / "python3"))
+    job = dataclasses.replace(job, targets=(target,))
+    with pytest.raises(DeployError, match=r"uv is not there.*uv export"):
+        await deployed(caller, job)
+    (folder / "uv").write_text(UV)
+    (folder / "uv").chmod(0o755)
+    made, _ = await deployed(caller, job)
+    python = Path(made.path, ".venv", "bin", "python")
+    subprocess.run([python, "-c", "import greeting"], check=True)
+
+
+async def test_where_no_index_can_be_reached_the_way_without_one_is_named(
+    caller: NearCaller, job: Job
+) -> None:
+    """A command that ended by a signal is said to have."""
+    say = "echo Temporary failure in name resolution; kill -9 $$"
+    with pytest.raises(DeployError, match=r"(?s)ended by signal 9.*`wheelhouse: DIR`"):
+        await deployed(caller, dataclasses.replace(job, setup=Setup(run=(say,))))

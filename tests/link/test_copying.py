@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.core.errors import OrchError
 from orchestrator.link.copying import PIECE_BYTES, Copied, Here, copy
+from orchestrator.probe import copying
 
 
 class Disturbed(Here):
@@ -127,3 +128,14 @@ async def test_a_right_part_saves_its_bytes(source: Path, tmp_path: Path) -> Non
     assert copied.sent_bytes == PIECE_BYTES + 17
     digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, tmp_path / "to")}
     assert len(digests) == 1
+
+
+def test_a_file_that_is_being_written_is_none_that_is_made_up(tmp_path: Path) -> None:
+    """It has no blocks yet where the system flushes late, and grows between look and read."""
+    path = tmp_path / "growing.log"
+    path.write_bytes(b"")
+    before = path.stat()
+    path.write_bytes(b"a line\n")
+    assert not copying.is_made_up(str(path), before)
+    proc = "/proc/self/status"
+    assert copying.is_made_up(proc, os.stat(proc))

@@ -1,0 +1,99 @@
+"""What a package's setup is made of: the requirements file, and the files that it includes.
+
+Owns which files those are. Their content makes the environment's name on the target, so that a
+change of any of them makes it anew. Talks to no target.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.errors import DeployError
+from orchestrator.core.model import Setup
+from orchestrator.deploy.walk import Walk
+from orchestrator.probe import manifest as wire
+
+_INCLUDES = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ \t=]*([^\s#]+)", re.MULTILINE)
+_UNSUPPORTED = {
+    "poetry.lock": "poetry export -o requirements.txt",
+    "pdm.lock": "pdm export -o requirements.txt",
+    "Pipfile.lock": "pipenv requirements > requirements.txt",
+}
+"""Lock files that neither pip nor uv installs, and what makes one that they do."""
+
+
+def setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | None:
+    """A job's setup as it travels with the manifest; None where it has none.
+
+    DeployError where a file that it needs is not shipped.
+    """
+    if setup is None:
+        return None
+    told = {
+        "python": setup.python,
+        "requirements": setup.requirements,
+        "system_site_packages": setup.system_site_packages,
+        "run": list(setup.run),
+    }
+    included = _included(setup.requirements, name, walk) if setup.requirements is not None else []
+    return {**told, "included": included} if included else told
+
+
+def _included(requirements: str, name: str, walk: Walk) -> list[str]:
+    """Paths in the package of all other files that are read for the requirements."""
+    inside = {
+        entry.path.removeprefix(f"{name}/"): entry.content
+        for entry in walk.entries
+        if entry.kind == wire.FILE and entry.path.startswith(f"{name}/")
+    }
+    if requirements not in inside:
+        raise DeployError(
+            f"setup.requirements names {requirements}, which is not in the package {name}.",
+            remedy="Name a file relative to the package's folder that is not left out.",
+        )
+    base = posixpath.basename(requirements)
+    if base in _UNSUPPORTED:
+        raise DeployError(
+            f"setup.requirements names {requirements}, which neither pip nor uv installs.",
+            remedy=f"Name what this makes of it: {_UNSUPPORTED[base]}",
+        )
+    if base == wire.UV_LOCK:
+        return [_needed(posixpath.join(requirements, "../pyproject.toml"), requirements, inside)]
+    found: list[str] = []
+    waiting = [requirements]
+    while waiting and requirements.endswith((".txt", ".in")):
+        path = waiting.pop()
+        for one in _named_in(_read(walk, inside[path])):
+            needed = _needed(posixpath.join(posixpath.dirname(path), one), path, inside)
+            if needed not in (requirements, *found):
+                found.append(needed)
+                waiting.append(needed)
+    return sorted(found)
+
+
+def _named_in(text: str) -> Iterator[str]:
+    """What a requirements file includes from its own folder on; not what lies elsewhere."""
+    for found in _INCLUDES.finditer(text):
+        if "://" not in found[1] and not found[1].startswith("/"):
+            yield found[1]
+
+
+def _needed(path: str, by: str, inside: dict[str, str]) -> str:
+    whole = posixpath.normpath(path)
+    if whole not in inside:
+        raise DeployError(
+            f"{by} needs {whole}, which is not in the package.",
+            remedy="Put it there, or see that neither .gitignore nor `exclude:` leaves it out.",
+        )
+    return whole
+
+
+def _read(walk: Walk, content: str) -> str:
+    path = os.fsdecode(walk.sources[content].path)
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as exc:
+        raise DeployError(f"{path} cannot be read ({exc.strerror}).") from exc
