@@ -14,6 +14,7 @@ from orchestrator.core.model import Target
 from orchestrator.core.runtimes import no_way_in
 from orchestrator.link.lines import Lines
 from orchestrator.link.package import ProbePackage
+from orchestrator.link.shapes import require_frame
 from orchestrator.probe import receive
 from orchestrator.probe.frames import VERSION, BadFrame, Frame, decode
 from orchestrator.transport.base import Channel, Transport
@@ -134,7 +135,19 @@ async def _hello(target: Target, channel: Channel, lines: Lines) -> Frame:
                 target=target.name,
                 remedy="Remove ~/.local/share/orch/probe there and try again.",
             )
-        return frame
+        return _checked(target, frame, len(line))
+
+
+def _checked(target: Target, hello: Frame, num_bytes: int) -> Frame:
+    try:
+        require_frame(hello, num_bytes)
+    except BadFrame as exc:
+        raise Unreachable(
+            f"{target.name}: the probe introduces itself by {printable(str(exc))}.",
+            target=target.name,
+            remedy="See who else could speak for the probe there.",
+        ) from exc
+    return hello
 
 
 async def _line(target: Target, channel: Channel, lines: Lines) -> bytes:

@@ -13,7 +13,9 @@ from typing import Any
 
 from orchestrator.clock import MOMENT_S, Clock
 from orchestrator.core.errors import RemoteCommandFailed, TargetError, Unreachable
+from orchestrator.link.answers import wrong_answer, wrong_progress
 from orchestrator.link.boot import Booted
+from orchestrator.link.shapes import require_frame
 from orchestrator.probe.frames import (
     MAX_FRAME_BYTES,
     PING_INTERVAL_S,
@@ -197,6 +199,7 @@ class ProbeChannel:
         try:
             while (line := await self._lines.next()) is not None:
                 frame = decode(line)
+                require_frame(frame, len(line))
                 if (size := raw_size(frame)) is not None:
                     await self._add_behind(frame, size)
                 self.seen_at = self._clock.now()
@@ -239,7 +242,7 @@ class ProbeChannel:
             return
         error = frame.get("error")
         if error is None:
-            pending.answer.set_result(frame.get("value"))
+            self._answer(pending, frame.get("value"))
             return
         if not isinstance(error, dict):
             raise BadFrame("`error` of a result is no object")
@@ -254,6 +257,22 @@ class ProbeChannel:
             )
         )
 
+    def _answer(self, pending: _Pending, value: Any) -> None:
+        wrong = wrong_answer(pending.op, value)
+        if wrong is None:
+            pending.answer.set_result(value)
+            return
+        pending.answer.set_exception(
+            CallFailed(
+                f"{self._target}: the probe's answer to `{pending.op}` is none: "
+                f"{_sentence(wrong)}.",
+                target=self._target,
+                op=pending.op,
+                error_type="BadAnswer",
+                remedy="See who else could speak for the probe there.",
+            )
+        )
+
     def _asked(self, frame: Frame) -> _Pending | None:
         """The call that a frame belongs to; None where nobody waits for it any more."""
         number = frame.get("id")
@@ -264,6 +283,8 @@ class ProbeChannel:
         pending = self._asked(frame)
         if pending is None:
             return
+        if (wrong := wrong_progress(pending.op, frame.get("value"))) is not None:
+            raise BadFrame(f"progress of `{pending.op}` whose {wrong}")
         pending.deadline.reschedule(asyncio.get_running_loop().time() + pending.timeout_s)
         if pending.on_progress is not None:
             pending.on_progress(frame.get("value"))

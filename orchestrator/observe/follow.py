@@ -104,12 +104,20 @@ class Follower:
             case "told":
                 return [EndTold()]
             case "exit":
-                record = exit_record(frame["record"])
-                return [*self._lines.rest(at), Exited(record=record, at=record.ended_at)]
+                return [*self._lines.rest(at), _end(frame["record"], at)]
             case "gone":
                 return [*self._lines.rest(at), RelayGone(reason=str(frame["reason"]), at=at)]
             case _:
                 return []
+
+
+def _end(record: dict[str, Any], at: float) -> Exited | RelayGone:
+    """What is no record tells nothing of the end, but that it is there: a program may write it."""
+    try:
+        known = exit_record(record)
+    except ValueError as exc:
+        return RelayGone(reason=str(exc), at=at)
+    return Exited(record=known, at=known.ended_at)
 
 
 def _gap(frame: dict[str, Any], at: float) -> LogGap:

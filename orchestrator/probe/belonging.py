@@ -6,8 +6,7 @@ The relay above a program adopts what the program leaves, so that descent holds 
 import os
 
 from . import procfs
-from .files import read_record
-from .frames import Frame
+from .files import identity_in, read_record
 from .names import ATTEMPT_FILE, EXIT_FILE, ORPHANS_FILE
 from .orphans import orphans_in
 
@@ -26,8 +25,8 @@ class Belonging:
         self._uid = uid
         self._pane_pids = pane_pids
         record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE)) if attempt_dir else None
-        self.program = _identity(record, "pid", "start")
-        self.relay = _identity(record, "relay_pid", "relay_start")
+        self.program = identity_in(record, "pid", "start")
+        self.relay = identity_in(record, "relay_pid", "relay_start")
         self._known = orphans_of(attempt_dir) if attempt_dir else set()
 
     def living(self) -> dict[int, procfs.Stat]:
@@ -68,7 +67,3 @@ class Belonging:
 def orphans_of(attempt_dir: str) -> set[tuple[int, int]]:
     """PID and start of what lived on under the relay when an attempt, or the relay, ended."""
     return orphans_in(attempt_dir, EXIT_FILE) | orphans_in(attempt_dir, ORPHANS_FILE)
-
-
-def _identity(record: Frame | None, pid: str, start: str) -> tuple[int, int] | None:
-    return (int(record[pid]), int(record[start])) if record else None

@@ -12,7 +12,7 @@ from typing import Any
 from . import gpus, procfs
 from .belonging import Belonging
 from .errors import BadCall, Refused
-from .files import read_record
+from .files import identity_in, read_record
 from .frames import Frame
 from .names import ADOPTION_FILE, ATTEMPT_FILE, AWAITED_FILE, EXIT_FILE
 from .ops import Progress
@@ -62,7 +62,7 @@ def _pane_pids(args: Frame) -> set[int]:
     adoption = read_record(os.path.join(args.get("attempt_dir") or "", ADOPTION_FILE))
     if adoption is not None:
         pane_pid = adoption.get("pane_pid")
-        return {int(pane_pid)} if pane_pid and _is_pane(args, int(pane_pid)) else set()
+        return {pane_pid} if isinstance(pane_pid, int) and _is_pane(args, pane_pid) else set()
     try:
         session = Tmux(args.get("socket")).find(args["session"])
     except Refused:
@@ -160,9 +160,10 @@ def send_signal(args: Frame, _progress: Progress) -> Frame:
     """Signal the program's process group, by number or by name (`TERM`, `SIGTERM`)."""
     number = _number(args["signal"])
     record: dict[str, Any] | None = read_record(os.path.join(args["attempt_dir"], ATTEMPT_FILE))
-    if record is None or not procfs.lives(int(record["pid"]), int(record["start"])):
+    program = identity_in(record, "pid", "start")
+    if program is None or not procfs.lives(*program):
         raise Refused("The program of this attempt does not run any more.")
-    os.killpg(int(record["pid"]), number)
+    os.killpg(program[0], number)
     return {}
 
 

@@ -4,16 +4,33 @@ import json
 import os
 from typing import Any
 
-from .opening import Misplaced, open_file, read_file
+from .frames import MAX_FRAME_BYTES
+from .opening import Misplaced, open_file
+
+_MOST_PID = 1 << 31
+_MOST_START = 1 << 62
 
 
 def read_record(path: str) -> dict[str, Any] | None:
-    """The JSON object in a file; None where there is none, or not yet."""
+    """The JSON object in a file; None where there is none, or not yet, or what is no record.
+
+    It may be a program's own: too large or too deep is no record either.
+    """
     try:
-        record = json.loads(read_file(path))
-    except (OSError, ValueError):
+        with open(open_file(path, os.O_RDONLY), "rb") as file:
+            content = file.read(MAX_FRAME_BYTES + 1)
+        record = json.loads(content) if len(content) <= MAX_FRAME_BYTES else None
+    except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def identity_in(record: dict[str, Any] | None, pid: str, start: str) -> tuple[int, int] | None:
+    """PID and start of a process by those keys of a record; None where they name no process."""
+    number, began = (record or {}).get(pid), (record or {}).get(start)
+    if type(number) is not int or type(began) is not int:
+        return None
+    return (number, began) if 0 < number < _MOST_PID and 0 <= began < _MOST_START else None
 
 
 def write_record(path: str, record: dict[str, Any]) -> None:

@@ -221,7 +221,7 @@ def _gap_of(line: bytes) -> Frame | None:
     """A line of the relay's; None for what a program may have written among them."""
     try:
         gap = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(gap, dict) or not isinstance(gap.get("reason"), str):
         return None

@@ -7,7 +7,7 @@ session of its own, with an empty environment) is then nobody's child. Stdlib on
 import os
 
 from . import procfs
-from .files import read_record, write_record
+from .files import identity_in, read_record, write_record
 from .names import ORPHANS_FILE
 
 MOST = 100
@@ -46,4 +46,7 @@ def orphans_in(directory: str, name: str) -> "set[tuple[int, int]]":
     record = read_record(os.path.join(directory, name))
     if record is None or record.get("boot_id") != procfs.boot_id():
         return set()
-    return {(int(pid), int(start)) for pid, start in record.get("orphans") or ()}
+    told = record.get("orphans")
+    listed = [one for one in told if isinstance(one, list)] if isinstance(told, list) else []
+    pairs = [{"pid": one[0], "start": one[1]} for one in listed if len(one) == 2]
+    return {one for pair in pairs if (one := identity_in(pair, "pid", "start")) is not None}

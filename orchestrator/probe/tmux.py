@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import Refused
-from .files import read_record
+from .files import identity_in, read_record
 from .logind import scope_words
 from .names import ATTEMPT_FILE, EXIT_FILE
 
@@ -202,8 +202,10 @@ def parse_panes(lines: list[str]) -> list[Session]:
 
 def relay_of(attempt_dir: str) -> int | None:
     """PID of the relay of an attempt, which is its pane's; None where it has none yet."""
-    record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE))
-    return int(record["relay_pid"]) if record else None
+    found = identity_in(
+        read_record(os.path.join(attempt_dir, ATTEMPT_FILE)), "relay_pid", "relay_start"
+    )
+    return found[0] if found else None
 
 
 def list_sessions(args: dict[str, Any], _progress: object) -> dict[str, Any]:

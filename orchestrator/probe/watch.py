@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from . import procfs
 from .errors import Refused
-from .files import read_record
+from .files import identity_in, read_record
 from .follow import Follower
 from .frames import Frame
 from .names import (
@@ -137,15 +137,16 @@ class Watch:
                 stream.more = stream.final = True
 
     def _relay_lives(self, attempt: Frame | None) -> bool:
-        if attempt is None:
-            # Not written yet, unless it was seen: then somebody has removed the folder.
-            return self._relay is None or procfs.lives(*self._relay)
-        if not attempt.get("relay_pid"):
+        if attempt is not None and not attempt.get("relay_pid"):
             # Left by the shell fallback, which has no relay: only its exit record can end it.
             return True
-        pid, start = int(attempt["relay_pid"]), int(attempt["relay_start"])
+        told = identity_in(attempt, "relay_pid", "relay_start")
+        if told is None:
+            # Not written yet, unless it was seen: then somebody has removed or damaged it.
+            return self._relay is None or procfs.lives(*self._relay)
+        pid, start = told
         if self._relay is None:
-            self._relay = (pid, start)
+            self._relay = told
             try:
                 self.relay_fd = os.pidfd_open(pid)
             except OSError:

@@ -81,11 +81,11 @@ async def test_a_line_is_not_acknowledged_alone(there: FakeTarget, link: Link) -
     watch = await link.watch("w", **ARGS)
     for number in range(1000):
         await watch.ack("log", 100 + 60 * number)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     assert there.probe.acks == []
     for number in range(1, 11):
         await watch.ack("log", 100 + number * WINDOW_BYTES // 10)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     assert 0 < len(there.probe.acks) < 10
 
 
@@ -117,7 +117,9 @@ async def test_reconnect_goes_on_where_it_was(there: FakeTarget, link: Link) -> 
 async def test_gap_says_where_it_goes_on(there: FakeTarget, link: Link) -> None:
     """After a gap the bytes go on at its `next`, and so does a new probe."""
     watch = await link.watch("w", **ARGS)
-    there.probe.send(kind="gap", watch="w", stream="log", offset=100, size=50, next=0)
+    there.probe.send(
+        kind="gap", watch="w", stream="log", offset=100, size=50, next=0, reason="rotated"
+    )
     there.probe.send_bytes(0, b"anew")
     gap, more = await take(watch, 2)
     assert (gap["kind"], gap["size"], more["data"]) == ("gap", 50, b"anew")
@@ -134,7 +136,7 @@ async def test_end_comes_once(there: FakeTarget, link: Link) -> None:
         assert [frame["kind"] async for frame in watch] == ["exit"]
     assert watch.over
     await there.lose_probe(link)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     assert there.probe.args_of("watch") == []
 
 
@@ -160,7 +162,7 @@ async def test_watch_of_nothing(there: FakeTarget, link: Link) -> None:
     with pytest.raises(CallFailed, match="no attempt in /r/1"):
         await link.watch("w", **ARGS)
     await there.lose_probe(link)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     assert there.probe.args_of("watch") == []
 
 
@@ -244,18 +246,18 @@ async def test_feed_keeps_the_newest(there: FakeTarget, link: Link) -> None:
     """Samples that nobody reads make room for newer ones; other kinds do not come."""
     feed = link.listen("gpus", most=3)
     for number in range(10):
-        there.probe.send(kind="gpus", n=number)
-        there.probe.send(kind="kernel", line="x")
-    assert await link.call("gpus") == {}
+        there.probe.send(kind="gpus", t=number, samples=[])
+        there.probe.send(kind="kernel", t=1, seq=number, line="x")
+    assert await link.call("acknowledge") == {}
     seen = []
     async with asyncio.timeout(30):
         async for frame in feed:
-            seen.append(frame["n"])
+            seen.append(frame["t"])
             if len(seen) == 3:
                 break
     assert seen == [7, 8, 9]
     link.unlisten(feed)
-    there.probe.send(kind="gpus", n=10)
+    there.probe.send(kind="gpus", t=10, samples=[])
     assert [frame async for frame in feed] == []
 
 

@@ -62,12 +62,12 @@ async def test_calls_and_answers(there: FakeTarget, link: Link) -> None:
         late.append((probe, call))
         if len(late) == 2:
             for kept, one in reversed(late):
-                kept.result(one, one["args"]["path"])
+                kept.result(one, {"data": one["args"]["path"], "size": 0})
 
     there.answers["read"] = keep_first
     await link.start()
     values = await asyncio.gather(link.call("read", path="/a"), link.call("read", path="/b"))
-    assert [*values] == ["/a", "/b"]
+    assert [one["data"] for one in values] == ["/a", "/b"]
     assert there.probe.args_of("read") == [{"path": "/a"}, {"path": "/b"}]
 
 
@@ -95,8 +95,8 @@ async def test_progress_extends_the_time_of_a_call(there: FakeTarget, link: Link
         async def work() -> None:
             for step in range(3):
                 await asyncio.sleep(1.5)
-                probe.send(kind="progress", id=call["id"], value=step)
-            probe.result(call, "done")
+                probe.send(kind="progress", id=call["id"], value={"stage": str(step)})
+            probe.result(call, {"path": "/done"})
 
         working.append(asyncio.ensure_future(work()))
 
@@ -104,8 +104,9 @@ async def test_progress_extends_the_time_of_a_call(there: FakeTarget, link: Link
     news: list[Any] = []
     there.answers["release_commit"] = slowly
     await link.start()
-    assert await link.call("release_commit", timeout_s=4, on_progress=news.append) == "done"
-    assert news == [0, 1, 2]
+    done = await link.call("release_commit", timeout_s=4, on_progress=news.append)
+    assert done == {"path": "/done"}
+    assert [one["stage"] for one in news] == ["0", "1", "2"]
 
 
 async def test_call_without_an_answer(there: FakeTarget, link: Link) -> None:
@@ -116,7 +117,7 @@ async def test_call_without_an_answer(there: FakeTarget, link: Link) -> None:
     with pytest.raises(Unreachable, match=r"gave no answer to `end` within 0\.05 s"):
         await link.call("end", timeout_s=0.05)
     there.probe.result(asked[0], "late")
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
 
 
 async def test_probe_that_dies_during_a_call(there: FakeTarget, link: Link) -> None:
@@ -226,7 +227,7 @@ async def test_a_call_tries_at_once(there: FakeTarget, link: Link) -> None:
     with pytest.raises(Unreachable, match="still none"):
         await link.call("gpus")
     there.transport.problem = None
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
 
 
 async def test_a_call_does_not_wait_for_a_slow_start(there: FakeTarget, link: Link) -> None:
@@ -314,6 +315,22 @@ HOSTILE = [
     b'{"kind":"bytes","watch":"w","stream":["log"],"offset":0,"data":""}\n',
     b'{"kind":"bytes","watch":"w","stream":"other","offset":0,"data":""}\n',
     b'{"kind":"gap","watch":"w","stream":"log","offset":0}\n',
+    b'{"kind":"gap","watch":"w","stream":"log","offset":0,"next":0,"size":-1,"reason":"rotated"}\n',
+    b'{"kind":"bytes","watch":"w","stream":"log","offset":0,"data":"","t":"now"}\n',
+    b'{"kind":"session","watch":"w","detached":"no"}\n',
+    b'{"kind":"exit","watch":"w","record":[]}\n',
+    b'{"kind":"gone","watch":"w"}\n',
+    b'{"kind":"gpus"}\n',
+    b'{"kind":"gpus","t":NaN,"samples":[]}\n',
+    b'{"kind":"gpus","t":1,"samples":[{}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[{"index":0,"power_w":"hot"}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[{"index":0,"power_w":1e999}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[{"index":0,"temperature_c":1' + b"0" * 400 + b"}]}\n",
+    b'{"kind":"gpus","t":1,"samples":[{"index":0,"processes":[{"pid":[]}]}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[{"index":0,"extra":{"nvlink_errors":{"crc_flit":{}}}}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[' + b'{"index":0},' * 30_000 + b'{"index":0}]}\n',
+    b'{"kind":"kernel","t":1,"seq":"7","line":"x"}\n',
+    b'{"kind":"kernel","t":1,"seq":7,"line":"' + b"x" * 300_000 + b'"}\n',
     b"x" * 9_000_000,
     b'{"kind":"pong","n":1,"more":"' + b"x" * 9_000_000 + b'"}\n',
 ]
@@ -336,6 +353,61 @@ async def test_hostile_frame_drops_the_link(there: FakeTarget, link: Link, line:
     await until(lambda: link.state is CONNECTED)
 
 
+async def test_a_probe_that_says_hello_in_odd_types_is_none(there: FakeTarget, link: Link) -> None:
+    """What it says of itself is looked at before anything believes it."""
+    there.hello = {**HELLO, "hostname": {"x": "\x1b[2J"}}
+    with pytest.raises(Unreachable, match="`hello` whose `hostname` is not a text"):
+        await link.start()
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("launch", None),
+    ("launch", {"attempt_dir": "/r", "already": False, "session": "s", "pid": 1}),
+    ("end", {"ended": [], "gpus": [], "remaining": [{"pid": "1"}], "gpu_holders": []}),
+    ("gpus", {"samples": [{"index": -1}]}),
+    ("preflight", {"checks": [{"name": "x", "ok": "yes", "text": "x"}], "versions": {}}),
+    ("release_offer", {}),
+    ("release_offer", {"missing": {}, "current": None, "exists": False, "setup": False}),
+    ("release_switch", {"current": 7, "before": None, "path": "/", "release": {}}),
+    ("runs_known", {"runs": [{"name": [], "attempts": []}]}),
+    ("runs_highest", {"number": 10**30}),
+    ("environment", []),
+    ("cache_list", {"now": [], "saved": [{"name": "x"}]}),
+    ("copy_tree", {"entries": [{"name": "x", "kind": "file", "size": -1, "mode": 0}]}),
+    ("copy_read", {"data": "no bytes"}),
+    ("kernel_lines", {"lines": [{}]}),
+    ("dump", {"processes": [{"pid": 1, "command": "x", "stacks": 7}]}),
+]
+
+
+@pytest.mark.parametrize(("op", "value"), WRONG)
+async def test_an_answer_of_another_shape_fails_its_call_alone(
+    there: FakeTarget, link: Link, op: str, value: Any
+) -> None:
+    """Whoever asked is told what is wrong with it; nobody meets the value, and the link stays."""
+    there.answers[op] = value
+    await link.start()
+    with pytest.raises(CallFailed, match=f"ct200: the probe's answer to `{op}` is none: `value"):
+        await link.call(op)
+    assert (link.state, len(there.probes)) == (CONNECTED, 1)
+
+
+async def test_news_of_another_shape_drop_the_link(there: FakeTarget, link: Link) -> None:
+    """Who reads the news of a call is not met by what is none; the link is there again."""
+
+    def lie(probe: FakeProbe, call: Frame) -> None:
+        probe.send(kind="progress", id=call["id"], value={"stage": ["verify"]})
+
+    news: list[Any] = []
+    there.answers["release_commit"] = lie
+    await link.start()
+    with pytest.raises(Unreachable, match="was lost while `release_commit` ran"):
+        await link.call("release_commit", on_progress=news.append)
+    assert news == []
+    link.poke()
+    await until(lambda: link.state is CONNECTED)
+
+
 async def test_bytes_behind_an_answer_are_its_data(there: FakeTarget, link: Link) -> None:
     """However they are cut, newlines and all; the next frame begins behind them."""
     content = b"one\n{two}\n" * 1000
@@ -349,7 +421,7 @@ async def test_bytes_behind_an_answer_are_its_data(there: FakeTarget, link: Link
     await link.start()
     for _ in range(2):
         assert await link.call("copy_read") == {"data": content, "more": 1}
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
 
 
 @pytest.mark.parametrize(
@@ -363,14 +435,14 @@ async def test_bytes_behind_an_answer_are_its_data(there: FakeTarget, link: Link
         {"kind": "from the future", "watch": 7},
         {"kind": "bytes", "watch": "nobody's", "data": 0},
         {"kind": "bytes"},
-        {"kind": "gpus"},
+        {"kind": "gpus", "t": 1, "samples": []},
     ],
 )
 async def test_odd_frame_is_passed_over(there: FakeTarget, link: Link, frame: Frame) -> None:
     """Frames that belong to nothing here are ignored, and the link stays."""
     await link.start()
     there.probe.send(**frame)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     assert (link.state, len(there.probes)) == (CONNECTED, 1)
 
 
@@ -414,7 +486,7 @@ async def test_frame_that_is_too_large_to_send(link: Link) -> None:
     await link.start()
     with pytest.raises(ValueError, match="at most"):
         await link.call("release_blobs", data="x" * 9_000_000)
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
 
 
 async def test_bulk(there: FakeTarget, link: Link) -> None:
@@ -425,7 +497,7 @@ async def test_bulk(there: FakeTarget, link: Link) -> None:
         assert await two.call("release_blobs", data="y") == {}
         keys = [command.argv for command in there.transport.opened]
         assert ["key" in keys[0], "key.bulk0" in keys[1], "key.bulk1" in keys[2]] == [True] * 3
-    assert await link.call("gpus") == {}
+    assert await link.call("acknowledge") == {}
     with pytest.raises(Unreachable, match="is gone"):
         await one.call("gpus")
 

@@ -4,8 +4,10 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from orchestrator.clock import SystemClock
-from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines
+from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.observe.follow import Follower, _Lines, follow
 from orchestrator.observe.gpus import gpus_sampled, sampled
 from tests.observe.conftest import AsyncLaunch, Launcher
@@ -115,6 +117,46 @@ async def test_a_signal_is_told_exactly(program: Launcher) -> None:
     last = (await to_the_end(await followed(begun)))[-1]
     assert isinstance(last, Exited)
     assert (last.record.code, last.record.signal) == (None, 9)
+
+
+PLANTS = """
+import os, pathlib, sys, time
+folder = pathlib.Path(os.environ["ORCH_RUN_DIR"]) / "attempt-1"
+print("begun")
+time.sleep(0.5)
+for file in sys.argv[1:]:
+    new = folder / "planted"
+    new.write_text(CONTENTS)
+    new.rename(folder / file)
+print("planted")
+time.sleep(1.5)
+"""
+DAMAGED = (
+    '"{}"',
+    """'{"code": "x", "started_at": [], "relay_pid": "x", "relay_start": {}, "start": "y"}'""",
+    """'{"relay_pid": 1e999, "relay_start": 0, "detached": {}}'""",
+    """'{"relay_pid": 99999999999999999999, "relay_start": -1, "pid": -1, "start": null}'""",
+    '"[" * 100_000 + "]" * 100_000',
+    '"9" * 9_000_000',
+)
+
+
+@pytest.mark.parametrize("contents", DAMAGED, ids=lambda text: text[:40])
+@pytest.mark.parametrize("file", ["exit.json", "attempt.json"])
+async def test_records_that_the_program_overwrote_harm_nobody_else(
+    program: Launcher, file: str, contents: str
+) -> None:
+    """The attempt comes to an end, by its record or without one, and the probe lives through it."""
+    text = PLANTS.replace("CONTENTS", contents).replace("sys.argv[1:]", repr([file]))
+    begun = program(text)
+    await begun.start()
+    assert begun.link.hello is not None
+    probe = begun.link.hello["pid"]
+    events = await to_the_end(await followed(begun))
+    assert isinstance(events[-1], Exited | RelayGone)
+    assert output(events).startswith(b"begun")
+    assert begun.link.hello["pid"] == probe
+    assert begun.link.problem is None
 
 
 async def test_gpus_are_events_too(program: Launcher) -> None:

@@ -32,7 +32,18 @@ def test_the_shells_record_keeps_what_it_cannot_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [{}, {"code": 0}, {"code": 0, "started_at": None, "ended_at": 1}]
+    "record",
+    [
+        {},
+        {"code": 0},
+        {"code": 0, "started_at": None, "ended_at": 1},
+        {"code": "x", "started_at": 1, "ended_at": 1},
+        {"code": 10**30, "started_at": 1, "ended_at": 1},
+        {"code": float("inf"), "started_at": 1, "ended_at": 1},
+        {"code": 0, "started_at": 10**400, "ended_at": 1},
+        {"code": 0, "started_at": 1, "ended_at": float("nan")},
+        {"code": 0, "started_at": 1, "ended_at": 1, "oom_kills": []},
+    ],
 )
 def test_what_is_no_record_is_refused(record: dict[str, Any]) -> None:
     """A torn or foreign record is never taken for an end."""
