@@ -7,11 +7,13 @@ itself is progress.py's. It must not decide anything: findings and ends are hand
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import TypeVar
 
 from orchestrator.clock import Clock
 from orchestrator.core.detect.engine import Engine
 from orchestrator.core.detect.signatures.model import Signature
-from orchestrator.core.errors import StoreError
+from orchestrator.core.errors import NotDriven, StoreError
 from orchestrator.core.events import Event, Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.core.findings import Finding, Verdict
 from orchestrator.core.model import Job, Run
@@ -45,6 +47,8 @@ READ_TO = "read_to"
 
 READ_BY = "read_by"
 """Likewise, in a shared fleet: machine and state folder of the daemon that read it last."""
+
+Stored = TypeVar("Stored")
 
 logger = logging.getLogger(__name__)
 
@@ -131,9 +135,7 @@ class Reader:
                     findings = await self._bytes(event)
                     await follower.stored(event)
                 case LogGap():
-                    self._store.logs.gap(
-                        self._run.id, self._run.attempt, event.offset, event.end - event.offset
-                    )
+                    await self._when_stored(partial(self._gap, event))
                     self._lost(event)
                     findings = []
                     await follower.stored(event)
@@ -171,8 +173,9 @@ class Reader:
             self.tally.metrics[READ_BY] = self._store.place
         try:
             await self._store.runs.update(self._run.id, **self.tally.to_json())
-        except StoreError as error:
+        except (StoreError, NotDriven) as error:
             # The newest values are kept again in a moment; what was printed matters more.
+            # Of a daemon that stood still they are old, and its successor's stay.
             logger.warning("tally.not_stored", extra={"run": self._run.id, "why": str(error)})
 
     def _lost(self, gap: LogGap) -> None:
@@ -208,15 +211,27 @@ class Reader:
     async def _kept(
         self, logs: Logs, place: int, event: LogBytes | MetricLines, mask: Mask
     ) -> bytes:
-        """What is new of the bytes, once it is stored; a full disk here is waited for.
+        """What is new of the bytes, once it is stored."""
+        covered = mask.cover(event.offset, event.data)
+        end = logs.end(self._run.id, place)
+        keep = partial(logs.append, self._run.id, place, event.offset, covered, event.at)
+        await self._when_stored(keep)
+        # Of a chunk that was stored in pieces, since the disk was full, each piece is news.
+        return covered[max(0, end - event.offset) :]
+
+    def _gap(self, event: LogGap) -> None:
+        size = event.end - event.offset
+        self._store.logs.gap(self._run.id, self._run.attempt, event.offset, size)
+
+    async def _when_stored(self, store: Callable[[], Stored]) -> Stored:
+        """What `store` gives; a full disk here is waited for.
 
         Nothing is acknowledged meanwhile, so that the target keeps what cannot be stored yet.
         """
         run = self._run.id
-        covered = mask.cover(event.offset, event.data)
         while True:
             try:
-                kept = logs.append(run, place, event.offset, covered, event.at)
+                stored = store()
             except StoreError as error:
                 if self.tally.metrics.get(NOT_STORED) is None:
                     logger.exception("log.not_stored", extra={"run": run})
@@ -225,7 +240,7 @@ class Reader:
                 await self._clock.sleep(FULL_DISK_PAUSE_S)
             else:
                 self.tally.metrics.pop(NOT_STORED, None)
-                return kept.fresh
+                return stored
 
     async def _metric_lines(self, event: MetricLines) -> None:
         fresh = await self._kept(self._store.metrics, points.WRITTEN, event, self._metrics_mask)

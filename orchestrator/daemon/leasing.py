@@ -94,11 +94,15 @@ class Leasing:
             )
         who = lease.driver
         return NotDriven(
-            f"{key} is driven by the daemon {who['pid']} on {who['machine']} ({who['inventory']}).",
+            _said(key, who),
             target=key,
             remedy=f"Ask there, with --config {who['inventory']}; or `orch daemon stop` there, and "
             f"another one takes {key} over.",
         )
+
+    def here(self, key: str) -> str:
+        """That a host is driven by this daemon, for somebody who asked another one."""
+        return _said(key, self._driver)
 
     def of(self, key: str) -> Lease | None:
         """The lease of a host, whoever has it."""
@@ -185,6 +189,10 @@ class Leasing:
     def own(self) -> str:
         """Who this daemon is among those of the fleet; another one after each start."""
         return self._leases.owner if self._leases is not None else ""
+
+
+def _said(key: str, who: Mapping[str, Any]) -> str:
+    return f"{key} is driven by the daemon {who['pid']} on {who['machine']} ({who['inventory']})."
 
 
 def _mark() -> str:

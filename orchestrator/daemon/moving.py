@@ -20,6 +20,7 @@ from orchestrator.daemon.parts import Parts
 Message = dict[str, Any]
 HAD_WITHIN_S = 30.0
 LOOK_S = 0.5
+_WAIT = "Wait for it, and ask again."
 
 logger = logging.getLogger(__name__)
 
@@ -95,19 +96,13 @@ async def _ask(parts: Parts, key: str) -> bool:
 
 async def give_up(parts: Parts, key: str, body: Mapping[str, Any]) -> Message:
     """POST /v1/hosts/HOST/give-up: let another daemon of the fleet drive it from now on."""
-    inventory = parts.inventory
+    inventory, here = parts.inventory, parts.leasing.here(key)
     for name in parts.busy & inventory.jobs.keys():
         if any(parts.leasing.key(one.host) == key for one in inventory.jobs[name].targets):
-            there = parts.leasing.elsewhere(key)
             raise OrchError(
-                f"A deploy or launch of {name} is under way there. {there.message}",
-                remedy="Wait for it, and ask again.",
+                f"A deploy or launch of {name} is under way there. {here}", remedy=_WAIT
             )
     if stopping := parts.crew.stopping.on(key):
-        there = parts.leasing.elsewhere(key)
-        raise OrchError(
-            f"{', '.join(stopping)} is being stopped there. {there.message}",
-            remedy="Wait for it, and ask again.",
-        )
+        raise OrchError(f"{', '.join(stopping)} is being stopped there. {here}", remedy=_WAIT)
     await parts.leasing.give(key, str(body.get("to") or ""))
     return {}

@@ -4,7 +4,7 @@ Owns the numbering of runs and what the word RUN means. Must not: decide a state
 """
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,11 +66,9 @@ class Runs:
         await self._worker.call(lambda c: put_run(c, run))
 
     async def update(self, run: str, **values: Any) -> None:
-        """Set some fields of a run (step, loss, phase, metrics, ...)."""
+        """Set some fields of a run (step, loss, phase, metrics, ...), as who drives its host."""
         changes = {key: plain(value) for key, value in values.items()}
-        await self._worker.call(
-            lambda c: c.execute(update(tables.runs).where(tables.runs.c.id == run).values(changes))
-        )
+        await self._worker.call(lambda c: _update(c, run, changes, self._guard))
 
     async def get(self, run: str) -> Run:
         """The run with this id; NoSuchRun where there is none."""
@@ -108,6 +106,14 @@ def get_run(connection: Connection, run: str) -> Run | None:
     """The run with this id."""
     row = connection.execute(select(tables.runs).where(tables.runs.c.id == run)).mappings().first()
     return None if row is None else run_of(row)
+
+
+def _update(connection: Connection, run: str, changes: Mapping[str, Any], guard: Guard) -> None:
+    table = tables.runs
+    guard(
+        connection, connection.execute(select(table.c.host).where(table.c.id == run)).scalar_one()
+    )
+    connection.execute(update(table).where(table.c.id == run).values(changes))
 
 
 def put_run(connection: Connection, run: Run) -> None:

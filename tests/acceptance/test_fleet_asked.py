@@ -119,6 +119,8 @@ def test_a_host_is_not_given_up_while_a_run_of_it_is_stopped(
     done = asked("deploy", check=None)
     assert done.returncode == 1
     assert "dflash-1 is being stopped there" in done.stderr
+    pid = driver.json("daemon", "status")["pid"]
+    assert f"is driven by the daemon {pid} on " in done.stderr
     assert is_driver(driver)
     said, _ = stop.communicate(timeout=60)
     assert json.loads(said)["run"]["state"] == "stopped"

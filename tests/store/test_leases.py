@@ -157,6 +157,9 @@ async def test_nothing_is_decided_for_a_host_of_another(
         await a.apply(decision)
     with pytest.raises(NotDriven):
         await a.runs.create(replace(draft(), host="pve1"))
+    with pytest.raises(NotDriven):
+        await a.runs.update(run.id, step=7)
+    assert (await b.runs.get(run.id)).step is None
     assert await b.incidents.list() == ()
     await b.apply(decision)
     assert [one.sink for one in await b.deliveries.pending()] == ["ops"]
