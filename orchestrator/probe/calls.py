@@ -74,9 +74,9 @@ class Calls:
         selector: selectors.BaseSelector,
         send: Callable[[Frame], None],
         check: Callable[[], None],
-        done: Callable[[Frame, bool], None],
+        done: Callable[[Frame], None],
     ) -> None:
-        """`done` is told of each frame whose op has ended, and whether none is left."""
+        """`done` is told of each frame whose op has ended."""
         self._send = send
         self._check = check
         self._done = done
@@ -141,7 +141,7 @@ class Calls:
     def _ended(self, frame: Frame) -> None:
         self._running -= 1
         self._start()
-        self._done(frame, not self._running)
+        self._done(frame)
 
     def _hand_over(self, act: Callable[[], None]) -> None:
         self._outcomes.append(act)

@@ -151,6 +151,7 @@ class Probe:
         match frame["kind"]:
             case "ping":
                 self._wire.send({"kind": "pong", "n": frame.get("n")})
+                self._wire.rest()
             case "ack":
                 self._watches.acknowledge(frame)
             case "call":

@@ -19,6 +19,11 @@ LINE_BYTES = 64 * 1024
 _SPARE = 6
 _F_SETPIPE_SZ = 1031
 
+_FEW_BYTES = 256 * 1024
+_MOMENT_S = 0.001
+"""A thousand times a second is often enough for bytes that come in pieces: sshd hands over 32 KiB,
+and waking up for each costs more than to take them in."""
+
 
 class Wire:
     """stdin and stdout of the probe; `open` until the daemon's end is gone."""
@@ -58,17 +63,18 @@ class Wire:
         """Put a frame on its way; `flush` writes it."""
         self._out += encode(frame)
 
-    def take_back(self, frame: Frame, last: bool) -> None:
+    def take_back(self, frame: Frame) -> None:
         """The bytes behind a frame are needed no more: their buffer serves those that follow.
 
         A new one is cleared first and comes page by page, which costs as much as to fill it.
-        `last`: nothing is at work, so that none is kept.
         """
         content = (frame.get("args") or {}).pop("data", None)
-        if last:
-            self._spare.clear()
-        elif isinstance(content, bytearray) and len(self._spare) < _SPARE:
+        if isinstance(content, bytearray) and len(self._spare) < _SPARE:
             self._spare.append(content)
+
+    def rest(self) -> None:
+        """Keep no buffers: so far as is known nothing large follows."""
+        self._spare.clear()
 
     def flush(self) -> None:
         """Write what the pipe takes, and be woken for the rest."""
@@ -93,6 +99,8 @@ class Wire:
                 size = os.readv(self._stdin, [self._raw.rest()])
                 self._raw.filled += size
                 chunk = b""
+                if 0 < size < _FEW_BYTES and self._raw.rest():
+                    time.sleep(_MOMENT_S)
             else:
                 chunk = os.read(self._stdin, LINE_BYTES if self._widened else IN_BYTES)
                 size = len(chunk)

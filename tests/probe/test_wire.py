@@ -54,19 +54,20 @@ def test_a_buffer_that_was_given_back_serves_the_next_bytes(end: End) -> None:
     size = 3 * LINE_BYTES
     first, second = end.comes(b"a" * size), end.comes(b"b" * size)
     held, kept = first["args"]["data"], second["args"]["data"]
-    end.wire.take_back(first, last=False)
+    end.wire.take_back(first)
     third = end.comes(b"c" * size)["args"]["data"]
     assert third is held
     assert third == b"c" * size
     assert kept == b"b" * size
 
 
-def test_no_buffer_is_kept_once_nothing_is_at_work(end: End) -> None:
-    """After the last call the next bytes get a buffer of their own, and other sizes always do."""
+def test_no_buffer_is_kept_at_rest(end: End) -> None:
+    """After a rest the next bytes get a buffer of their own, and other sizes always do."""
     first = end.comes(b"a" * LINE_BYTES)
     held = first["args"]["data"]
-    end.wire.take_back(first, last=True)
+    end.wire.take_back(first)
+    end.wire.rest()
     second = end.comes(b"b" * LINE_BYTES)
     assert second["args"]["data"] is not held
-    end.wire.take_back(second, last=False)
+    end.wire.take_back(second)
     assert end.comes(b"c" * 10)["args"]["data"] == b"c" * 10

@@ -12,6 +12,8 @@ from orchestrator.transport.ssh.packets import Packets
 CLOSE_WITHIN_S = 2.0
 _PACKET_BYTES = 32 * 1024
 """As much as sshd takes in one."""
+_MOMENT_S = 0.001
+"""sshd opens a full window for 96 KiB at a time: a moment later several of these go at once."""
 
 
 class SshChannel:
@@ -31,6 +33,9 @@ class SshChannel:
             sent = 0
             while sent < len(view):
                 packed = self._packets.send(view[sent:]) if sent else 0
+                if sent and not packed and self._packets.full:
+                    await asyncio.sleep(_MOMENT_S)
+                    packed = self._packets.send(view[sent:])
                 if packed:
                     sent += packed
                 else:

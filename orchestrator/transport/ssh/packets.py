@@ -55,6 +55,11 @@ class Packets:
         connection._send(sealed)
         return size
 
+    @property
+    def full(self) -> bool:
+        """Whether the window takes nothing now."""
+        return not self._channel._send_window and not self._channel._send_buf
+
     def _sealed(
         self, cipher: GCMCipher, connection: SSHConnection, content: memoryview
     ) -> Iterator[bytes]:
