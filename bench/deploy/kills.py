@@ -3,10 +3,12 @@
     python -m bench.deploy.kills [N] [--seed N]
 
 Needs the lab (root). N times (100), in an order and at instants that the seed fixes: the daemon is
-killed, every ssh connection is cut, the container is killed and started again, or a disk has too
-little room. After each the release that `current` names has to be, byte for byte, one that was
-deployed whole before or the one that was being deployed, and the latter where the command said so.
-At the end one more deploy has to go through and leave no leftovers. 1 where anything is otherwise.
+killed, every ssh connection is cut, the link is cut in the middle of the transfer (at a random byte
+of it, behind a proxy that carries 24 MB/s), the container is killed and started again, or a disk
+has too little room. After each the release that `current` names has to be, byte for byte, one that
+was deployed whole before or the one that was being deployed, and the latter where the command said
+so. At the end one more deploy has to go through and leave no leftovers. 1 where anything is
+otherwise.
 """
 
 import argparse
@@ -25,11 +27,16 @@ from bench.deploy.ways import CONTAINER, ORCH
 from tests.deploy.whole import Tree, leftovers, tree_of
 from tests.lab import cgroups
 from tests.lab.lab import Lab
+from tests.lab.proxy import TcpProxy
 
-KINDS = ("daemon", "link", "container", "disk")
+KINDS = ("daemon", "link", "transfer", "container", "disk")
 DISK = "/srv/disk"
 DISK_BYTES = 64 * 1024**2
 PACKAGE_BYTES = 8_000_000
+LARGE_BYTES = 32_000_000
+"""Has a connection of its own."""
+SLOW_BYTES_PER_S = 24_000_000
+CUT_S = 0.3
 READY_WITHIN_S = 60.0
 ENDED_WITHIN_S = 90.0
 
@@ -37,8 +44,8 @@ ENDED_WITHIN_S = 90.0
 class Kills:
     """One lab, two jobs of one package: `plain`, and `small` on a disk that fills."""
 
-    def __init__(self, lab: Lab, folder: Path, seed: int) -> None:
-        self._lab, self._random = lab, random.Random(seed)
+    def __init__(self, lab: Lab, proxy: TcpProxy, folder: Path, seed: int) -> None:
+        self._lab, self._proxy, self._random = lab, proxy, random.Random(seed)
         self._package = folder / "package"
         self._inventory = folder / "inventory.yaml"
         runtime = folder / "run"
@@ -46,7 +53,7 @@ class Kills:
         places = {"XDG_STATE_HOME": str(folder / "state"), "XDG_RUNTIME_DIR": str(runtime)}
         self._env = os.environ | places
         self._inventory.write_text(
-            f"{lab.inventory_yaml()}jobs:\n"
+            f"{lab.inventory_yaml(via_port=proxy.port)}jobs:\n"
             f'  plain: {{target: ct{CONTAINER}, package: package, command: "true",'
             " keep: 1, workdir: /srv/plain}\n"
             f'  small: {{target: ct{CONTAINER}, package: package, command: "true",'
@@ -55,8 +62,8 @@ class Kills:
         self._may_be: dict[str, list[Tree]] = {"plain": [], "small": []}
         """What each job's release may be: the last that was seen whole, and what came after it."""
         self.seen: Counter[tuple[str, str]] = Counter()
-        self.late = 0
-        """Deploys that had ended before they could be hit."""
+        self.late: Counter[str] = Counter()
+        """Deploys that had ended before they could be hit, by what was to hit them."""
         self.wrong: list[str] = []
 
     def prepare(self) -> float:
@@ -79,14 +86,20 @@ class Kills:
         kind = self._random.choice(KINDS)
         job = "small" if kind == "disk" else "plain"
         self._ready(job)
-        self._edit(number)
+        large = kind == "transfer" and self._random.random() < 0.5
+        size = LARGE_BYTES if large else PACKAGE_BYTES
+        self._edit(number, size)
         wanted = tree_of(self._package)
         if kind == "disk":
             self._fill()
+        self._proxy.bytes_per_s = SLOW_BYTES_PER_S if kind == "transfer" else 0
+        before = self._proxy.carried_bytes
         deploying = self._start(job)
-        if kind != "disk":
+        if kind == "transfer":
+            self._cut_at(before + int(self._random.uniform(0.01, 0.99) * size), deploying)
+        elif kind != "disk":
             time.sleep(self._random.uniform(0, takes_s))
-            self.late += deploying.poll() is not None
+            self.late[kind] += deploying.poll() is not None
             self._hit(kind)
         done = deploying.wait(ENDED_WITHIN_S) == 0
         may_be = [wanted] if done else [*self._may_be[job], wanted]
@@ -115,14 +128,23 @@ class Kills:
             self.wrong.append(f"{job}: a deploy with nothing in its way failed: {said.stderr}")
         self._may_be[job] = [wanted]
 
-    def _edit(self, number: int) -> None:
+    def _cut_at(self, carried: int, deploying: "subprocess.Popen[bytes]") -> None:
+        """Cut the link for a moment once the proxy has carried so much."""
+        while self._proxy.carried_bytes < carried and deploying.poll() is None:
+            time.sleep(0.001)
+        self.late["transfer"] += deploying.poll() is not None
+        self._proxy.cut()
+        time.sleep(CUT_S)
+        self._proxy.restore()
+
+    def _edit(self, number: int, size: int = PACKAGE_BYTES) -> None:
         """Another version: one file changed, one new, one gone, one large."""
         (self._package / "part0" / "m0.py").write_text(f"LAYERS = {number}\n" * 400)
         (self._package / f"new{number}.py").write_text(f"x = {number}\n")
         for path in self._package.glob("new*.py"):
             if path.name != f"new{number}.py":
                 path.unlink()
-        (self._package / "weights.bin").write_bytes(self._random.randbytes(PACKAGE_BYTES))
+        (self._package / "weights.bin").write_bytes(self._random.randbytes(size))
 
     def _ready(self, job: str) -> None:
         """A daemon that runs and a link that is there."""
@@ -203,15 +225,19 @@ def _end(pid: int) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """All kills in one lab; what was found is printed."""
-    with Lab.start(containers=(CONTAINER,)) as lab, tempfile.TemporaryDirectory() as folder:
-        kills = Kills(lab, Path(folder), options.seed)
+    with (
+        Lab.start(containers=(CONTAINER,)) as lab,
+        TcpProxy(lab.host.address, lab.host.port) as proxy,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        kills = Kills(lab, proxy, Path(folder), options.seed)
         takes_s = kills.prepare()
         for number in range(2, options.kills + 2):
             kills.kill(number, takes_s)
         kills.end()
     for kind in KINDS:
-        old, new = kills.seen[kind, "old"], kills.seen[kind, "new"]
-        print(f"{kind}: {old + new} times; the old release {old}, the new one {new}")
+        old, new, late = kills.seen[kind, "old"], kills.seen[kind, "new"], kills.late[kind]
+        print(f"{kind}: {old + new} times, {late} too late; the old release {old}, the new {new}")
     print(
         "\n".join(kills.wrong) or f"all whole; seed {options.seed}, a deploy took {takes_s:.2f} s"
     )
