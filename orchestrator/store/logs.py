@@ -3,7 +3,7 @@
     FOLDER/<run>/<attempt>/<start offset, 20 digits>.log     an open or closed segment
     FOLDER/<run>/<attempt>/<start offset, 20 digits>.zst     a closed one, compressed
     FOLDER/<run>/uid                                         second half of its folder's name
-    FOLDER/<run>/<attempt>/times                             sparse pairs: offset u64, unix time f64
+    FOLDER/<run>/<attempt>/times                             when which offset was seen (times.py)
 
 How far a log is stored follows from the files alone: name plus size. A hole is the distance
 between the end of a segment and the name of the next one. So nothing can disagree with it, and a
@@ -12,29 +12,26 @@ Writes are plain and fast and are made by one task; reads may come from other th
 Must not: look into the bytes.
 """
 
-import contextlib
 import os
 import re
 import shutil
-import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.core.errors import StoreError
-from orchestrator.store import segments
+from orchestrator.store import segments, times
+from orchestrator.store.claims import read_claim, write_claim
 from orchestrator.store.segments import Segment
 
 LOG_FOLDER = "logs"
 """Of the state folder: what runs printed."""
 SEGMENT_BYTES = 16 * 1024 * 1024
-TIME_EVERY_S = 1.0
-"""One entry of the line-time index a second at most."""
 
-_TIME = struct.Struct("<Qd")
-_CLAIM = "uid"
+_TIMES = "times"
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z")
 
 
@@ -81,8 +78,13 @@ class Logs:
 
         Raises StoreError where the disk takes no more; `end` then says from where to go on.
         """
+        with self._storing(run, attempt) as writer:
+            return self._append(writer, offset, chunk, at)
+
+    @contextmanager
+    def _storing(self, run: str, attempt: int) -> Iterator[_Writer]:
         try:
-            return self._append(self._writer(run, attempt), offset, chunk, at)
+            yield self._writer(run, attempt)
         except OSError as exc:
             self._drop(run, attempt)
             raise StoreError(
@@ -98,16 +100,19 @@ class Logs:
         if gap or writer.end - writer.start >= self._segment_bytes:
             self._next_segment(writer, max(offset, writer.end))
         self._write(writer, fresh)
-        if at - writer.timed_at >= TIME_EVERY_S:
-            os.write(writer.times_fd, _TIME.pack(writer.end - len(fresh), at))
+        if at - writer.timed_at >= times.EVERY_S:
+            times.note(writer.times_fd, writer.end - len(fresh), at)
             writer.timed_at = at
         return Appended(fresh=fresh, gap=gap)
 
     def gap(self, run: str, attempt: int, offset: int, size: int) -> None:
-        """Bytes from `offset` on are lost: go on behind them. What is stored stays stored."""
-        writer = self._writer(run, attempt)
-        if offset + size > writer.end:
-            self._next_segment(writer, offset + size)
+        """Bytes from `offset` on are lost: go on behind them. What is stored stays stored.
+
+        Raises StoreError as `append` does.
+        """
+        with self._storing(run, attempt) as writer:
+            if offset + size > writer.end:
+                self._next_segment(writer, offset + size)
 
     def end(self, run: str, attempt: int) -> int:
         """The offset behind the last stored byte; what is to be asked for next."""
@@ -162,16 +167,7 @@ class Logs:
 
     def offset_at(self, run: str, attempt: int, at: float) -> int:
         """The offset of the first bytes that may have been seen at unix time `at` or later."""
-        known = list(self._times(run, attempt))
-        before = [index for index, (_, seen) in enumerate(known) if seen <= at]
-        if not before:
-            return 0
-        offset, seen = known[before[-1]]
-        if at - seen < TIME_EVERY_S:
-            return offset
-        # Whatever came later than that second has an entry of its own.
-        later = known[before[-1] + 1 :]
-        return later[0][0] if later else self.end(run, attempt)
+        return times.offset_at(self._path(run, attempt) / _TIMES, at, self.end(run, attempt))
 
     def close(self, run: str, attempt: int) -> None:
         """The attempt has ended: its log is put on the disk and compressed, in a thread.
@@ -200,10 +196,8 @@ class Logs:
 
     def claim(self, run: str, uid: str) -> None:
         """Remember that a run is ours, should the database be lost; a target may have namesakes."""
-        folder = self._run_path(run)
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (folder / _CLAIM).write_text(uid, encoding="ascii")
+            write_claim(self._run_path(run), uid)
         except OSError as exc:
             raise StoreError(
                 f"{run} cannot be stored: {exc.strerror}.",
@@ -212,11 +206,8 @@ class Logs:
 
     def claimed(self) -> dict[str, str]:
         """Run -> uid of every run that is ours."""
-        found = {}
-        for run in self.runs():
-            with contextlib.suppress(OSError):
-                found[run] = (self._run_path(run) / _CLAIM).read_text(encoding="ascii")
-        return found
+        found = {run: read_claim(self._run_path(run)) for run in self.runs()}
+        return {run: uid for run, uid in found.items() if uid is not None}
 
     def written_at(self) -> float:
         """When a byte was stored last, unix seconds; 0 where none ever was."""
@@ -248,15 +239,6 @@ class Logs:
     def _path(self, run: str, attempt: int) -> Path:
         return self._run_path(run) / str(int(attempt))
 
-    def _times(self, run: str, attempt: int) -> Iterator[tuple[int, float]]:
-        path = self._path(run, attempt) / "times"
-        if not path.exists():
-            return
-        index = path.read_bytes()
-        whole = len(index) - len(index) % _TIME.size
-        for start, seen in _TIME.iter_unpack(index[:whole]):
-            yield int(start), float(seen)
-
     def _writer(self, run: str, attempt: int) -> _Writer:
         known = self._writers.get((run, attempt))
         if known is not None:
@@ -269,11 +251,15 @@ class Logs:
     def _opened(self, run: str, attempt: int, folder: Path) -> _Writer:
         found = segments.of(folder)
         last = found[-1] if found else Segment.at(folder, 0, 0)
-        times_fd = _open(folder / "times")
-        os.ftruncate(times_fd, os.fstat(times_fd).st_size // _TIME.size * _TIME.size)
         if last.compressed:
             last = Segment.at(folder, last.end, last.end)
-        writer = _Writer(folder, _open(last.path), last.start, last.end, times_fd)
+        times_fd = times.opened(folder / _TIMES)
+        try:
+            fd = _open(last.path)
+        except OSError:
+            os.close(times_fd)
+            raise
+        writer = _Writer(folder, fd, last.start, last.end, times_fd)
         self._writers[run, attempt] = writer
         return writer
 

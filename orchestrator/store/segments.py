@@ -3,6 +3,7 @@
 Must not: write into an open segment, logs.py does.
 """
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ import zstandard
 _PLAIN = ".log"
 _COMPRESSED = ".zst"
 _BLOCK = 1024 * 1024
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +43,19 @@ class Segment:
                 if not self.compressed:
                     stream.seek(offset - self.start)
                     return stream.read(wanted)
-                return _decompressed(stream.read(), offset - self.start, wanted)
+                found = _decompressed(stream.read(), offset - self.start, wanted)
+        except zstandard.ZstdError as exc:
+            _say_damaged(self.path, exc)
+            return b""
         except FileNotFoundError:
             # Compressed between listing and opening; the other file has the same bytes.
             packed = self.path.with_suffix(_COMPRESSED)
             if self.compressed or not packed.exists():
                 return b""
             return Segment(path=packed, start=self.start, end=self.end).read(offset, size)
+        if len(found) < wanted:
+            _say_damaged(self.path, "it was cut short")
+        return found
 
 
 def of(folder: Path) -> tuple[Segment, ...]:
@@ -65,20 +74,29 @@ def of(folder: Path) -> tuple[Segment, ...]:
             size = _size(path)
         except FileNotFoundError:
             return of(folder)
+        except zstandard.ZstdError as exc:
+            _say_damaged(path, exc)  # a hole, as if it had never been stored
+            continue
         found[start] = Segment(path=path, start=start, end=start + size)
     return tuple(found[start] for start in sorted(found))
 
 
 def pack(segment: Segment) -> Path | None:
-    """A compressed copy beside a plain segment, on the disk; None where there is nothing to do."""
+    """A compressed copy beside a plain segment, on the disk; None where it stays as it is."""
     if segment.compressed or not segment.path.exists() or segment.start == segment.end:
         return None
     part = segment.path.with_suffix(".part")
     content = segment.path.read_bytes()
-    with part.open("wb") as stream:
-        stream.write(zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content))
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with part.open("wb") as stream:
+            stream.write(zstandard.ZstdCompressor(level=3, write_checksum=True).compress(content))
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as exc:
+        # On a full disk of all places half a copy must not stay.
+        part.unlink(missing_ok=True)
+        logger.warning("segment.not_packed", extra={"path": str(segment.path), "why": str(exc)})
+        return None
     return part
 
 
@@ -89,6 +107,10 @@ def swap(segment: Segment, part: Path) -> None:
         return
     part.replace(segment.path.with_suffix(_COMPRESSED))
     segment.path.unlink()
+
+
+def _say_damaged(path: Path, why: object) -> None:
+    logger.error("segment.damaged", extra={"path": str(path), "why": str(why)})
 
 
 def _size(path: Path) -> int:
