@@ -23,6 +23,14 @@ from orchestrator.core.parse.traceback import Block
 MAX_TRACEBACK_CHARS = 200_000
 _OF_SYNTAX = frozenset({"SyntaxError", "IndentationError", "TabError"})
 MAX_PLACED_FRAMES = 64
+_HOOKED = re.compile(r"(?:\[\w+\]:)*\[rank\d+\]: (?:Traceback |  \+ Exception Group )")
+"""torch.distributed's excepthook, which prints what nobody caught: that rank is over.
+
+torchrun's own tags have no blank behind them.
+"""
+_OF_PEERS = frozenset({"nccl_error", "nccl_timeout"})
+"""What ranks die of once another one is dead; of what that died the verdict says."""
+_MARKED = re.compile(r"(?:\[\w+\]:)*\[rank\d+\]: (?!Traceback | )")
 MIN_MARGIN = 2
 MIN_STRANGERS = 3
 """Lines of others behind a traceback's header, with no frame among them, that make it mere text."""
@@ -72,7 +80,7 @@ class Classifier:
             title=known.title,
             offset=reading.first.offset,
             last_line=reading.last_number,
-            ends=_ends(reading),
+            ends=_ends(reading, known.id),
             truncated=_truncated(reading),
         )
         return Sighting(
@@ -234,12 +242,16 @@ def _truncated(reading: Reading) -> bool:
     )
 
 
-def _ends(reading: Reading) -> str | None:
+def _ends(reading: Reading, signature: str) -> str | None:
     match reading.context:
         case "thread":
             return "thread"
         case "child":
             return "rank"
+        case "" if _HOOKED.match(reading.first.text) and signature not in _OF_PEERS:
+            # A program that marks all its lines so may have caught it.
+            marked = any(_MARKED.match(text) for text in reading.before)
+            return None if marked else "rank"
         case _:
             return None
 

@@ -230,3 +230,36 @@ def test_last_of_the_attempts_is_no_new_start() -> None:
     )
     assert judged(f"{stack}attempt 3/3 failed\n").crash
     assert not judged(f"{stack}attempt 2/3\nstep 3 loss 2.2\n").crash
+
+
+NCCL_LOST = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, remote process exited "
+    "or there was a network error, NCCL version 2.21.5"
+)
+HOOKED = (
+    "[rank5]: Traceback (most recent call last):\n"
+    '[rank5]:   File "/srv/train.py", line 61, in main\n'
+    "[rank5]:     loss = model(batch)\n"
+    "[rank5]: ValueError: shard 3 has no tokens\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        (HOOKED, "rank"),
+        (HOOKED.replace("[rank5]: ", "[default5]:[rank5]: "), "rank"),
+        (HOOKED.replace("[rank5]: ", "[rank5]:"), None),
+        (HOOKED.replace("[rank5]: ", ""), None),
+        ("[rank5]: step 3 loss 2.1\n" + HOOKED, None),
+        (HOOKED.replace("ValueError: shard 3 has no tokens", NCCL_LOST), None),
+    ],
+    ids=["hook", "hook behind a tag", "tag alone", "bare", "every line is marked", "a lost peer"],
+)
+def test_what_torch_prints_of_an_uncaught_exception_ends_its_rank(
+    text: str, ends: str | None
+) -> None:
+    """It is told while the other ranks wait, for minutes at times, not at the end of them all."""
+    engine = Engine()
+    found = engine.feed(STEPS + text.encode()) + engine.quiet()
+    assert [one.ends for one in found] == [ends]
