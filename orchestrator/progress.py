@@ -20,6 +20,7 @@ from orchestrator.core.parse.metrics import (
     MetricsReader,
     PatternMetrics,
     Value,
+    WholeLines,
 )
 from orchestrator.core.watch.allowance import Allowance
 from orchestrator.core.watch.vigil import Vigil
@@ -35,7 +36,6 @@ NEWEST_LINES = 16
 """So many of each chunk are always looked at: enough for whatever has to be so thrice in a row."""
 PHASES_A_SECOND = 1
 PHASES_AT_ONCE = 60
-TORN_CHARS = 4096
 MOST_METRICS = 500
 MOST_CHARS = 1000
 """The newest values are shown and stored again and again, so that they may not grow for ever."""
@@ -66,9 +66,7 @@ class Tally:
 
     def take_values(self, values: dict[str, float]) -> None:
         """Values that the inventory's patterns found in the log."""
-        step = values.get("step")
-        if step is not None and abs(step) < MAX_INTEGER:  # neither NaN nor an infinity is
-            self.step = int(step)
+        self.step = step_of(values, self.step)
         self.loss = values.get("loss", self.loss)
         self._update(values)
 
@@ -87,6 +85,13 @@ class Tally:
         }
 
 
+def step_of(values: Mapping[str, float], before: int | None) -> int | None:
+    """The step among values that patterns found, else the one before."""
+    step = values.get("step")
+    # Neither NaN nor an infinity is below it.
+    return int(step) if step is not None and abs(step) < MAX_INTEGER else before
+
+
 class Progress:
     """Takes what is new of the metrics file and of the log, once it is stored."""
 
@@ -96,7 +101,7 @@ class Progress:
         self._store, self._run, self._clock, self._vigil = store, run, clock, vigil
         self._patterns = PatternMetrics(policy.metrics) if policy.metrics else None
         self._reader = MetricsReader()
-        self._torn = ""
+        self._printed = WholeLines()
         self._lines = Allowance(LINES_A_SECOND, LINES_AT_ONCE)
         self._phases = Allowance(PHASES_A_SECOND, PHASES_AT_ONCE)
         self.tally = Tally.of(run)
@@ -107,7 +112,7 @@ class Progress:
         """The newest values again, of whole lines that an earlier daemon stored."""
         for line in self._reader.feed(written):
             self.tally.take(line)
-        for values in self._found(self._whole(printed)):
+        for values in self._found(self._printed.feed(printed)):
             self.tally.take_values(values)
 
     async def written(self, fresh: bytes) -> None:
@@ -123,7 +128,7 @@ class Progress:
         """What the inventory's patterns find in new lines; kept as a metrics file's are."""
         if self._patterns is None:
             return
-        lines, found = self._whole(fresh), []
+        lines, found = self._printed.feed(fresh), []
         for values in self._found(lines[-self._granted(len(lines)) :]):
             self.tally.take_values(values)
             self._vigil.numbers(values, self._clock.now(), told_at=None)
@@ -145,12 +150,6 @@ class Progress:
         """After the lines, since a program may use any word for its own numbers."""
         if self._passed_over:
             self.tally.metrics[PASSED_OVER] = self._passed_over
-
-    def _whole(self, fresh: bytes) -> list[str]:
-        """The lines of the log that are whole now."""
-        *lines, self._torn = (self._torn + fresh.decode("utf-8", "replace")).split("\n")
-        self._torn = self._torn[-TORN_CHARS:]
-        return lines
 
     def _found(self, lines: list[str]) -> Iterator[dict[str, float]]:
         """What the patterns find in each of these lines."""

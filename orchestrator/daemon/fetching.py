@@ -6,6 +6,7 @@ by what comes: that was done when the run ended.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 from orchestrator.clock import Clock
@@ -13,6 +14,8 @@ from orchestrator.core.errors import OrchError, StoreError, Unreachable
 from orchestrator.core.events import Exited, LogBytes, LogGap, MetricLines, RelayGone
 from orchestrator.core.model import Attempt, Job, Run
 from orchestrator.core.parse.masking import Mask
+from orchestrator.core.parse.metrics import PatternMetrics, WholeLines
+from orchestrator.core.watch.allowance import Allowance
 from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
@@ -21,8 +24,10 @@ from orchestrator.daemon.leasing import Leasing
 from orchestrator.link.link import Link
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import Follower, follow
+from orchestrator.progress import LINES_A_SECOND, LINES_AT_ONCE, NEWEST_LINES, step_of
 from orchestrator.reading import place_of, read_to
 from orchestrator.store import points
+from orchestrator.store.logs import Logs
 from orchestrator.store.store import Store
 
 WAITED_S = 40.0
@@ -125,14 +130,21 @@ class Fetching:
             linked=job.adopts is not None and job.adopts.what.isdigit(),
         )
         try:
-            await self._keep(run, attempt.number, follower, secrets)
+            found = _Found(store.metrics, run.id, job.watch.metrics, self._clock)
+            await self._keep(run, attempt.number, follower, secrets, found)
         finally:
             await follower.close()
             store.logs.close(run.id, attempt.number)
-            store.metrics.close(run.id, points.WRITTEN)
+            for place in (points.WRITTEN, points.FOUND):
+                store.metrics.close(run.id, place)
 
     async def _keep(
-        self, run: Run, attempt: int, follower: Follower, secrets: tuple[str, ...]
+        self,
+        run: Run,
+        attempt: int,
+        follower: Follower,
+        secrets: tuple[str, ...],
+        found: "_Found",
     ) -> None:
         logs, metrics = self._store.logs, self._store.metrics
         printed, measured = Mask(secrets), Mask(secrets, of_json=True)
@@ -140,7 +152,8 @@ class Fetching:
             match event:
                 case LogBytes():
                     covered = printed.cover(event.offset, event.data)
-                    logs.append(run.id, attempt, event.offset, covered, event.at)
+                    kept = logs.append(run.id, attempt, event.offset, covered, event.at)
+                    found.take(kept.fresh, event.at)
                     await follower.stored(event)
                 case LogGap():
                     logs.gap(run.id, attempt, event.offset, event.end - event.offset)
@@ -163,6 +176,26 @@ class Fetching:
             self._store.logs.gap(run.id, attempt, end, known - end)
         except (OSError, StoreError) as error:
             logger.warning("gap.not_stored", extra={"run": run.id, "why": str(error)})
+
+
+class _Found:
+    """What the inventory's patterns find in the output of one attempt; of a flood the newest."""
+
+    def __init__(self, metrics: Logs, run: str, patterns: Mapping[str, str], clock: Clock) -> None:
+        self._metrics, self._run, self._clock = metrics, run, clock
+        self._patterns, self._lines = PatternMetrics(patterns), WholeLines()
+        self._allowance = Allowance(LINES_A_SECOND, LINES_AT_ONCE)
+        self._step: int | None = None
+
+    def take(self, fresh: bytes, at: float) -> None:
+        """The next bytes, seen at unix time `at`. StoreError where the disk takes no more."""
+        lines = self._lines.feed(fresh)
+        most = max(NEWEST_LINES, self._allowance.take(len(lines), self._clock.monotonic()))
+        kept = []
+        for values in filter(None, map(self._patterns.read, lines[-most:])):
+            self._step = step_of(values, self._step)
+            kept.append(points.point(self._step, values, at))
+        points.keep(self._metrics, self._run, kept, at)
 
 
 def _beginning(run: Run) -> str:

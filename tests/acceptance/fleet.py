@@ -27,7 +27,7 @@ while not os.path.exists(folder + "/finish"):
     number += 1
     if os.path.exists(folder + "/stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("line", number, "x" * 80, flush=True)
+    print("line", number, "x" * 80, f"half={number / 2}", flush=True)
     time.sleep(0.02)
 print("end", flush=True)
 """
@@ -39,7 +39,9 @@ def three(
     """Three inventories of the same fleet, each with a daemon of its own."""
     monkeypatch.setenv("ORCH_STORE", postgres.database())
     (folder / "story.py").write_text(STORY)
-    text = local_job(folder, f"python3 {folder}/story.py {folder}")
+    patterns = r"{step: 'line (?P<value>\d+)', half: 'half=(?P<value>\S+)'}"
+    watch = f"    watch: {{metrics: {patterns}}}\n"
+    text = local_job(folder, f"python3 {folder}/story.py {folder}", watch)
     return [make_orch(text) for _ in range(3)]
 
 

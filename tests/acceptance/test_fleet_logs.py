@@ -58,6 +58,17 @@ def test_what_is_still_on_the_target_comes_whole(succeeded: Orch) -> None:
     assert bundled(succeeded, "dflash-2")["log/attempt-1-tail.txt"].endswith("end\r\n")
 
 
+def test_what_patterns_find_is_found_in_what_is_fetched(succeeded: Orch) -> None:
+    """The numbers of a plot, which the daemon that saw the run end had in its own files."""
+    told = client(succeeded).get("/v1/runs/dflash-1/metrics")["metrics"]
+    steps = [one["step"] for one in told]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) > 5
+    assert {one["half"] for one in told} == {one / 2 for one in steps}
+    again = client(succeeded).get("/v1/runs/dflash-1/metrics")["metrics"]
+    assert again == told
+
+
 def test_what_is_gone_is_said_with_its_place(succeeded: Orch) -> None:
     """The run's folder was removed: a sentence that names the daemon which has the output."""
     shown = succeeded.json("show", "dflash-1")

@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.core.patterns import read_pattern
 
 MAX_LINE_BYTES = 1024 * 1024
+TORN_CHARS = 4096
 MAX_INTEGER = 2**63 - 1
 
 Value = float | int | str | bool
@@ -142,6 +143,19 @@ class PatternMetrics:
                 if value is not None:
                     found[name] = value
         return found
+
+
+class WholeLines:
+    """The lines of a log that comes in pieces, each once it is whole."""
+
+    def __init__(self) -> None:
+        self._torn = ""
+
+    def feed(self, fresh: bytes) -> list[str]:
+        """Those that end in the next bytes; of an endless one only the newest part is kept."""
+        *lines, self._torn = (self._torn + fresh.decode("utf-8", "replace")).split("\n")
+        self._torn = self._torn[-TORN_CHARS:]
+        return lines
 
 
 def _float(text: str | None) -> float | None:
