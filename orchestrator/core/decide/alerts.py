@@ -113,14 +113,17 @@ def _summary(incident: Incident, target: Target, status: str) -> str:
     where = f"{incident.run} on {target.name}"
     if status == RESOLVED:
         return f"{where}: resolved: {incident.title}"
-    lost = incident.finding.get("ends")
-    if lost == "thread":
-        thread = incident.finding.get("thread") or "a thread"
-        return f"{where}: {thread} died: {incident.title}"
-    if lost == "rank" and incident.finding.get("rank") is not None:
-        return f"{where}: rank {incident.finding['rank']} died: {incident.title}"
     same = f" ({same_as_text(incident.same_as)})" if incident.same_as else ""
-    return f"{where}: {incident.title}{same}"
+    return f"{where}: {_lost(incident.finding)}{incident.title}{same}"
+
+
+def _lost(found: Mapping[str, Any]) -> str:
+    """Which thread or rank is gone, where it was not the whole process."""
+    if found.get("ends") == "thread":
+        return f"{found.get('thread') or 'a thread'} died: "
+    if found.get("ends") == "rank" and found.get("rank") is not None:
+        return f"rank {found['rank']} died: "
+    return ""
 
 
 def _evidence(found: Mapping[str, Any]) -> str:

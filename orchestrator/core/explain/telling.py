@@ -15,6 +15,8 @@ from orchestrator.core.model import RESTART, Incident, Run, RunState
 
 SCHEMA = 1
 MAX_TRIED = 12
+_TAG = re.compile(r"^(?:\[\w+\]:)+")
+"""Whose line it is, as torch and torchrun print it."""
 _RELEASE = re.compile(r"^.*/(?:releases/[0-9a-f]{6,}|current)/")
 
 Document = dict[str, Any]
@@ -130,7 +132,8 @@ def _source(path: str, line: int, traceback: str) -> str:
     name = re.escape(posixpath.basename(path))
     pattern = rf'{name}"?, line {line}\b[^\n]*\n\s*(?!File )([^\n]+)'
     shown = re.search(pattern, traceback)
-    return shown[1].strip() if shown and not set(shown[1].strip()) <= set("^~ ") else ""
+    line = _TAG.sub("", shown[1]).strip() if shown else ""
+    return "" if set(line) <= set("^~ ") else line
 
 
 def _seen(one: Occurrence, incident: Incident) -> Document:

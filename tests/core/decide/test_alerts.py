@@ -34,7 +34,8 @@ def test_annotations_are_pinned() -> None:
     """An alert's annotations are these, each as text."""
     alert = _alert()
     assert alert.annotations == {
-        "summary": "dflash-2 on ct200: Thread-3 (compile) died: Title of fx_trace_race",
+        "summary": "dflash-2 on ct200: Thread-3 (compile) died: Title of fx_trace_race "
+        "(same as run 1: not a fix)",
         "description": "The cause.",
         "evidence": "40: Error of fx_trace_race",
         "traceback": "Traceback (most recent call last):\n  ...",

@@ -109,6 +109,13 @@ def test_where_is_the_users_own_line() -> None:
     assert said["inside"]["function"] == "trace"
 
 
+def test_source_of_a_rank_is_shown_without_its_tag() -> None:
+    """torch puts `[rank5]: ` before each line of a stack; that is none of the program."""
+    tagged = "\n".join(f"[rank5]: {line}" for line in FINDING["traceback"].splitlines())
+    said = explain(story(incident=incident(5, finding={**FINDING, "traceback": tagged})))
+    assert said["where"]["source"] == "hidden = self.model(tokens)"
+
+
 def test_what_was_tried_and_what_became_of_it() -> None:
     """Each run since the first occurrence has its -m text and its end; another face is no fix."""
     said = explain(story())
