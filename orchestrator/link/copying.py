@@ -78,6 +78,8 @@ class Copied:
 async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) -> None:
     """Copy a file or a whole folder; a destination that is a folder gets it inside, as `cp` does.
 
+    A folder that is not there yet is built beside its name, so that the same words mean the same
+    place again where a copy was cut.
     OrchError where something could not be read, written or verified; copying again goes on.
     """
     found = await _call(source, "copy_look", path=path)
@@ -94,7 +96,10 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
     entries = [entry async for entry in _entries(source, top)]
     require_inside(top, entries)
     copied.total_bytes = sum(entry["size"] for entry in entries)
-    await _folder(source, top, to, place, entries, copied)
+    is_new = (await _call(to, "copy_look", path=place))["kind"] == here.NOTHING
+    await _folder(source, top, to, here.part_of(place) if is_new else place, entries, copied)
+    if is_new:
+        await _call(to, "copy_name", path=place)
 
 
 async def _entries(source: End, top: str) -> AsyncIterator[Entry]:

@@ -146,6 +146,13 @@ def copy_make(args: Frame, _progress: Progress) -> Frame:
     return {}
 
 
+def copy_name(args: Frame, _progress: Progress) -> Frame:
+    """Give a folder that was built beside its name that name."""
+    path = _path(args)
+    os.rename(part_of(path), path)
+    return {}
+
+
 def _path(args: Frame) -> str:
     return os.path.expanduser(args["path"] or "~")
 
@@ -252,4 +259,5 @@ OPS = {
     "copy_write": _told(copy_write),
     "copy_commit": _told(copy_commit),
     "copy_make": _told(copy_make),
+    "copy_name": _told(copy_name),
 }

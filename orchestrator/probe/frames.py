@@ -93,6 +93,7 @@ Ops of a call (args -> value)
     copy_write  {path, offset, data, cut} -> {}      raw; into the part beside the name
     copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
     copy_make   {path, kind, mode, to} -> {}         a folder or a link
+    copy_name   {path} -> {}         a folder that was built beside its name gets it
 
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path

@@ -1,5 +1,6 @@
 """Copies whose source changes under them, between two folders of this machine."""
 
+import asyncio
 import hashlib
 import os
 import subprocess
@@ -128,6 +129,30 @@ async def test_a_right_part_saves_its_bytes(source: Path, tmp_path: Path) -> Non
     assert copied.sent_bytes == PIECE_BYTES + 17
     digests = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (source, tmp_path / "to")}
     assert len(digests) == 1
+
+
+async def test_a_folder_whose_copy_was_cut_is_gone_on_with_by_the_same_words(
+    source: Path, tmp_path: Path
+) -> None:
+    """It has its name once it is whole; until then the same destination means the same place."""
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}").write_bytes(source.read_bytes())
+
+    def cut() -> None:
+        raise OrchError("the link was cut.")
+
+    cut_copy = copy(Disturbed(20, cut), str(folder), Here(), str(tmp_path / "to"), Copied())
+    with pytest.raises(OrchError, match="was cut"):
+        # In a loop of its own: that one waits for the threads which still write.
+        await asyncio.to_thread(asyncio.run, cut_copy)
+    assert not (tmp_path / "to").exists()
+    copied = Copied()
+    await copy(Here(), str(folder), Here(), str(tmp_path / "to"), copied)
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["0", "1", "2"]
+    assert copied.sent_bytes < 3 * source.stat().st_size
+    assert not (tmp_path / ".to.orch-part").exists()
 
 
 def test_a_file_that_is_being_written_is_none_that_is_made_up(tmp_path: Path) -> None:
