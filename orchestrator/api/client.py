@@ -5,7 +5,9 @@ asks. Starts no daemon and knows no commands; every failure is an OrchError.
 """
 
 import json
+import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -170,11 +172,23 @@ class Client:
                     f"No daemon answers at {self.socket_path} ({exc.strerror or exc}).",
                     remedy="`orch daemon start` starts one.",
                 ) from exc
+            _require_ours(connection, self.socket_path)
             try:
                 connection.sendall(request)
             except OSError as exc:
                 raise _broken(exc) from exc
             return connection.makefile("rb")
+
+
+def _require_ours(connection: socket.socket, path: Path) -> None:
+    """Values of secrets go there: whoever made the socket first is not who it has to be."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    owner = int.from_bytes(raw[4:8], sys.byteorder)
+    if owner not in {os.getuid(), 0}:
+        raise DaemonError(
+            f"User {owner} listens at {path}, and not a daemon of yours; nothing was sent.",
+            remedy="Remove it, and find out how it came there.",
+        )
 
 
 def quoted(words: str) -> str:

@@ -8,12 +8,14 @@ import hashlib
 import hmac
 import ipaddress
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from orchestrator.api.forwarding import PASSED_ON
 from orchestrator.core.errors import UsageError
 
 TOKEN_VARIABLE = "ORCH_API_TOKEN"  # noqa: S105  the name of a variable, not its value
@@ -60,13 +62,22 @@ def guard(door: Door) -> Middleware:
         said = request.headers.get("Authorization", "")
         # Digests are of one length, so that the comparison tells nothing of the token.
         if not hmac.compare_digest(_digest(said), wanted):
-            text = {"message": "The token is missing or wrong.", "remedy": None, "exit_code": 1}
-            return web.json_response(
-                {"error": text}, status=401, headers={"WWW-Authenticate": "Bearer"}
-            )
+            return _refused(401, "The token is missing or wrong.", {"WWW-Authenticate": "Bearer"})
+        if _gives_a_name(request):
+            return _refused(400, f"{PASSED_ON} is said between daemons, and not here.", {})
         return await handler(request)
 
     return only_with_token
+
+
+def _gives_a_name(request: web.Request) -> bool:
+    """Who has the token would be whoever they say they are, in the journal."""
+    return PASSED_ON in request.headers
+
+
+def _refused(status: int, message: str, headers: Mapping[str, str]) -> web.Response:
+    text = {"message": message, "remedy": None, "exit_code": 1}
+    return web.json_response({"error": text}, status=status, headers=headers)
 
 
 def _digest(text: str) -> bytes:

@@ -19,6 +19,7 @@ from orchestrator.api import messages
 from orchestrator.api.asking import name_asker
 from orchestrator.api.forwarding import Elsewhere, pass_on
 from orchestrator.api.listening import Door, guard
+from orchestrator.api.porch import BEGINS_WITHIN_S, Porch
 from orchestrator.api.refusing import Handler, cut_begun, note_begun, translate_errors
 from orchestrator.api.streaming import (
     ARCHIVE,
@@ -35,6 +36,8 @@ from orchestrator.core.errors import UsageError
 logger = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+IDLE_S = 3600.0
+"""On the socket, where all who come are this user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,7 @@ class Server:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._runners: list[web.AppRunner] = []
+        self._porches: list[Porch] = []
 
     async def start(self, socket: Path) -> None:
         """Listen on `socket` (0600, in a folder of 0700); an old file there is replaced."""
@@ -106,18 +110,22 @@ class Server:
 
     async def listen(self, door: Door) -> int:
         """Listen on an address too, behind the door's token; the port, also where 0 was asked."""
-        runner = await self._serve(self._application(guard(door)))
+        runner = await self._serve(self._application(guard(door)), BEGINS_WITHIN_S)
+        assert runner.server is not None
+        porch = Porch(runner.server, door)
+        self._porches.append(porch)
         try:
-            await web.TCPSite(runner, door.host, door.port, ssl_context=door.tls).start()
+            return await porch.open()
         except OSError as exc:
             raise UsageError(
                 f"--listen {door.host}:{door.port}: {exc.strerror or exc}.",
                 remedy="Choose a free port of an address of this machine.",
             ) from exc
-        return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Stop listening and end the streams."""
+        for porch in self._porches:
+            await porch.close()
         for runner in self._runners:
             await runner.cleanup()
 
@@ -137,8 +145,8 @@ class Server:
         self._add_routes(app.router)
         return app
 
-    async def _serve(self, app: web.Application) -> web.AppRunner:
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    async def _serve(self, app: web.Application, idle_s: float = IDLE_S) -> web.AppRunner:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=idle_s)
         await runner.setup()
         self._runners.append(runner)
         return runner

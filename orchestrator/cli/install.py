@@ -30,8 +30,7 @@ def install(options: argparse.Namespace) -> int:
         output.say(*text.splitlines())
         return 0
     name, path = unit_name(location), _units() / unit_name(location)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    _write(path, text)
     output.say(f"wrote {path}")
     if not _answers():
         output.say(
@@ -45,6 +44,18 @@ def install(options: argparse.Namespace) -> int:
         output.say(f"started {name}; `systemctl --user disable --now {name}` undoes it")
     output.say(*_needs())
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    """Whoever may write a unit runs as this user: nobody else does, whatever the umask says."""
+    before = os.umask(0o022)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+    finally:
+        os.umask(before)
 
 
 def _units() -> Path:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.clock import utc_text
+from orchestrator.core.parse.terminal import one_line, printable
 
 MAX_BYTES = 5 * 1024 * 1024
 KEPT_FILES = 3
@@ -40,10 +41,10 @@ class _JsonLines(_Covered):
 
 class _Human(_Covered):
     def format(self, record: logging.LogRecord) -> str:
-        facts = " ".join(f"{key}={value}" for key, value in _facts(record).items())
+        facts = " ".join(f"{key}={one_line(str(value))}" for key, value in _facts(record).items())
         text = f"{record.levelname.lower():8}{record.getMessage()} {facts}".rstrip()
         if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
+            text = f"{text}\n{printable(self.formatException(record.exc_info))}"
         return self.covered(text)
 
 

@@ -1,6 +1,7 @@
 """Starts and ends the daemon of one inventory: checks, lock, log, signals."""
 
 import asyncio
+import ctypes
 import fcntl
 import importlib
 import os
@@ -17,12 +18,15 @@ from orchestrator.daemon.listen import Listen
 
 KEPT_INVENTORY = "inventory.good.yaml"
 
+_PR_SET_DUMPABLE = 4
+
 PARTS = "orchestrator.daemon.serving"
 
 
 def main(config: str, listen: Listen | None = None) -> int:
     """Run the daemon of an inventory until it is told to end; OrchError where it cannot start."""
     location = locate(Path(config), os.environ)
+    _keep_memory_to_ourselves()
     # Half a second of imports, while another process reads the inventory.
     loading = threading.Thread(target=_load, args=(location,), daemon=True)
     loading.start()
@@ -53,16 +57,33 @@ def _load(location: Location) -> None:
     importlib.import_module(PARTS)
 
 
+def _keep_memory_to_ourselves() -> None:
+    """No core dump of ours, and nobody but root reads our memory: values of secrets are in it.
+
+    What is started from here is not concerned: the kernel forgets it at exec.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def _make_folders(location: Location) -> None:
-    for folder in (location.state_folder, location.socket.parent):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = location.socket.parent.stat()
-    if status.st_uid != os.getuid():
-        raise DaemonError(
-            f"The folder {location.socket.parent} of the daemon's socket belongs to somebody else.",
-            remedy="Set XDG_RUNTIME_DIR to a folder that is yours.",
-        )
-    location.socket.parent.chmod(0o700)
+    """Ours alone, and so are those above that were not there yet: who may rename has what is in."""
+    places = (
+        (location.socket.parent, "of the daemon's socket", "XDG_RUNTIME_DIR"),
+        (location.state_folder, "of the daemon's state", "XDG_STATE_HOME"),
+    )
+    before = os.umask(0o077)
+    try:
+        for folder, _, _ in places:
+            folder.mkdir(parents=True, exist_ok=True)
+    finally:
+        os.umask(before)
+    for folder, whose, variable in places:
+        if folder.lstat().st_uid != os.getuid():
+            raise DaemonError(
+                f"The folder {folder} {whose} belongs to somebody else.",
+                remedy=f"Set {variable} to a folder that is yours.",
+            )
+        folder.chmod(0o700)
 
 
 @contextmanager

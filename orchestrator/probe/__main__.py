@@ -22,8 +22,10 @@ def main(argv: list[str] | None = None) -> int:
 
             return adopted(directory)
         case ["serve", "--generation", generation, "--key", key] if generation.isdigit():
+            from . import umask
             from .serve import main as serve
 
+            umask.close()
             return serve(int(generation), key)
         case _:
             print(USAGE, file=sys.stderr)  # noqa: T201  the probe has no logging, and this is for a person

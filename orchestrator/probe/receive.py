@@ -13,6 +13,7 @@ import sys
 def main(words: list[str]) -> None:
     """Make sure that the probe of a digest is here, and run it in this program's place."""
     digest, size, generation, key = words
+    before = os.umask(0o077)  # whoever may write the file has the probe do what they like
     try:
         path = os.path.join(_folder(), digest + ".pyz")
         if not _holds(path, digest):
@@ -22,6 +23,7 @@ def main(words: list[str]) -> None:
         _say(f"failed {exc}")
         sys.exit(1)
     _say("have")
+    os.umask(before)
     serve = ["serve", "--generation", generation, "--key", key]
     os.execv(sys.executable, [sys.executable, "-I", "-S", path, *serve])  # noqa: S606  argv only
 

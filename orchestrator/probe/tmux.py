@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from typing import Any
 
+from . import umask
 from .errors import Refused
 from .files import identity_in, read_record
 from .logind import scope_words
@@ -142,10 +143,11 @@ class Tmux:
         if replacing is not None and not replacing.shared:
             words += [";", "kill-session", "-t", f"={old}"]
         scope = [] if replacing is not None or self.sessions() else scope_words()
-        if scope:
-            self._begin(scope, words)
-        else:
-            self.run(*words)
+        with umask.of_login():
+            if scope:
+                self._begin(scope, words)
+            else:
+                self.run(*words)
 
     def _begin(self, scope: list[str], words: list[str]) -> None:
         """Start the server, which a first session does, where logind does not end it."""
