@@ -103,13 +103,21 @@ class DeployNews:
 
 def progress_line(under_way: Sequence[Mapping[str, Any]], columns: int) -> str:
     """All targets side by side, in words that fit into one line of a terminal."""
-    whole = "; ".join(map(progress_text, under_way))
-    if len(whole) + 2 > columns:
-        whole = "; ".join(
-            f"{one['target']} {100 * one['sent_bytes'] // one['total_bytes']} %"
-            for one in under_way
-        )
-    return f"  {whole}"[:columns]
+    forms = (progress_text, _short_progress, _least_progress)
+    lines = ["  " + "; ".join(map(form, under_way)) for form in forms]
+    return next((line for line in lines if len(line) <= columns), lines[-1][:columns])
+
+
+def _short_progress(message: Mapping[str, Any]) -> str:
+    text, rate = _least_progress(message), message["bytes_per_s"]
+    if message["stage"] != "send" or not rate:
+        return f"{text} {message['stage']}"
+    left = output.duration((message["total_bytes"] - message["sent_bytes"]) / rate)
+    return f"{text} {output.size(rate)}/s {left} left"
+
+
+def _least_progress(message: Mapping[str, Any]) -> str:
+    return f"{message['target']} {100 * message['sent_bytes'] // message['total_bytes']} %"
 
 
 def progress_text(message: Mapping[str, Any]) -> str:
@@ -138,10 +146,16 @@ def plan_lines(job: str, plan: Mapping[str, Any]) -> list[str]:
     lines.append(
         f"  {count} of {total} files to send ({size}), {plan['files_unchanged']} unchanged"
     )
-    lines += [f"    {path}" for path in plan["paths"][:MAX_PATHS]]
+    lines += [f"    {_shown(path)}" for path in plan["paths"][:MAX_PATHS]]
     if len(plan["paths"]) > MAX_PATHS:
         lines.append(f"    and {len(plan['paths']) - MAX_PATHS} more")
     return [*lines, *setup]
+
+
+def _shown(path: str) -> str:
+    """A path on one line: control characters and broken bytes are escaped."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def deployed_text(message: Mapping[str, Any]) -> str:

@@ -42,8 +42,12 @@ def sending(target: str, sent_mib: int) -> dict[str, Any]:
 def test_all_targets_are_side_by_side_in_one_line_of_any_terminal() -> None:
     """In full where there is room, by their part where not, and never into a second line."""
     under_way = [sending(f"ct20{number}", 20 * number) for number in range(4)]
-    wide, narrow, least = (progress_line(under_way, columns) for columns in (400, 60, 20))
-    assert wide.count("left") == 4
+    wide, usual, narrow, least = (
+        progress_line(under_way, columns) for columns in (400, 160, 60, 20)
+    )
+    assert wide.count("of 200.0 MiB") == wide.count("left") == 4
+    assert usual.endswith("; ct203 30 % 2.0 MiB/s 1m 10s left")
+    assert usual.count("left") == 4
     assert narrow == "  ct200 0 %; ct201 10 %; ct202 20 %; ct203 30 %"
     assert len(least) == 20
 
@@ -68,6 +72,14 @@ def test_a_plan_says_release_now_and_then_and_whether_setup_runs(
     lines = plan_lines("t", {**plan, "bytes_to_send": 1, "paths": ["a"]})
     assert lines[0].startswith(said)
     assert ("  its environment is made first" in lines) is setup
+
+
+def test_a_name_with_a_line_in_it_is_one_line_of_the_plan() -> None:
+    """Nor does a byte that is no UTF-8 become a question mark."""
+    plan: dict[str, Any] = {"target": "ct200", "release": "b", "current": None, "exists": False}
+    plan |= {"setup": False, "files": 2, "files_to_send": 2, "files_unchanged": 0}
+    lines = plan_lines("t", {**plan, "bytes_to_send": 1, "paths": ["a\nb", "\udcff c"]})
+    assert lines[2:] == ["    a\\nb", "    \\xff c"]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -7,7 +7,15 @@ are what a person sees while typing.
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 from orchestrator.core.inventory.document import WrittenFloat, WrittenInt
@@ -19,6 +27,7 @@ RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SPECIFIER = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*[\w.*+!-]+\s*")
+_INSIDE = re.compile(r"(?!\.{1,2}(/|$))[^/\0]+(/(?!\.{1,2}(/|$))[^/\0]+)*/?")
 _CONDITION = r"\s*\w+\s*(>=|<=|==|<|>)\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 _EXPECTATION = re.compile(f"{_CONDITION}:{_CONDITION}")
 
@@ -103,6 +112,21 @@ def _specifier(value: object) -> str:
     return text
 
 
+def _apart(folders: list[str]) -> list[str]:
+    """Each folder becomes a link of its own in a release: none may lie in another."""
+    names = [folder.rstrip("/") for folder in folders]
+    for at, name in enumerate(names):
+        inner = next((one for one in names[at + 1 :] if f"{one}/".startswith(f"{name}/")), None)
+        inner = inner or next((one for one in names[at + 1 :] if name.startswith(f"{one}/")), None)
+        if inner == name:
+            raise refuse(f"has {name!r} twice")
+        if inner is not None:
+            raise refuse(f"{name!r} and {inner!r} lie one in the other; name the outer one alone")
+    if ".venv" in names:
+        raise refuse("'.venv' is where the environment that `setup` makes is linked")
+    return names
+
+
 def _quiet_hours(value: object) -> str:
     if not isinstance(value, str) or parse_hours(value) is None:
         raise refuse(f"must be two times of day such as 22:00-07:00, not {shown(value)}")
@@ -170,6 +194,11 @@ AbsolutePath = Annotated[
     _matching(re.compile(r"/.*"), "must be an absolute path on the target, not {}"),
     WithJsonSchema({"type": "string", "pattern": "^/"}),
 ]
+InsidePath = Annotated[
+    str,
+    _matching(_INSIDE, "must be a path inside the package, without . and .., not {}"),
+    _STRING,
+]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -209,7 +238,7 @@ class SetupShape(Shape):
     """How a release's environment is made, once per digest of these inputs."""
 
     python: str = "python3"
-    requirements: str | None = None
+    requirements: InsidePath | None = None
     system_site_packages: bool = False
     run: list[str] = Field(default_factory=list)
 
@@ -261,7 +290,7 @@ class JobShape(Shape):
     secrets: list[Variable] = Field(default_factory=list)
     preflight: PreflightShape = Field(default_factory=PreflightShape)
     watch: WatchShape = Field(default_factory=WatchShape)
-    shared: list[str] = Field(default_factory=list)
+    shared: Annotated[list[InsidePath], AfterValidator(_apart)] = Field(default_factory=list)
     wheelhouse: str | None = Field(None, description="Folder of wheels, relative to this file.")
     restart: RestartShape = Field(default_factory=RestartShape)
     keep: PositiveInt = 5
