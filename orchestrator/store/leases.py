@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Float, cast, func, select, update
+from sqlalchemy import Connection, Float, cast, func, or_, select, update
 
 from orchestrator.core.errors import NotDriven
 from orchestrator.store import tables
@@ -51,7 +51,10 @@ class Leases:
     ) -> tuple[Lease, ...]:
         """Renew what is held, take what is free of `wanted`; all leases there are now."""
         asked = sorted(set(wanted))
-        return await self._worker.call(lambda c: self._turn(c, asked, driver, targets))
+        held, leases = await self._worker.call(lambda c: self._turn(c, asked, driver, targets))
+        # Only once it is stored: what was rolled back may be another daemon's by now.
+        self.held = held
+        return leases
 
     async def release(self) -> None:
         """Let go of every lease at once, so that nobody has to wait for its end."""
@@ -94,33 +97,22 @@ class Leases:
         wanted: list[str],
         driver: Mapping[str, Any],
         targets: Mapping[str, list[Any]],
-    ) -> tuple[Lease, ...]:
+    ) -> tuple[dict[str, int], tuple[Lease, ...]]:
         table = tables.leases
         now = database_time(connection)
         held = {}
-        for host in wanted:
+        for host, token in self._free(connection, wanted, now):
             values = {
                 "owner": self.owner,
+                "token": token,
                 "expires_at": now + LEASE_S,
                 "driver": plain(driver),
                 "targets": plain(targets.get(host, [])),
             }
-            mine = table.c.owner == self.owner
-            renewed = update(table).where(table.c.host == host, mine).values(values)
-            token = connection.execute(renewed.returning(table.c.token)).scalar()
-            if token is None:
-                taken = insert(connection, table).values(host=host, token=1, **values)
-                taken = taken.on_conflict_do_update(
-                    index_elements=["host"],
-                    set_={**values, "token": table.c.token + 1},
-                    where=table.c.expires_at < now,
-                )
-                token = connection.execute(taken.returning(table.c.token)).scalar()
-            if token is not None:
-                held[host] = int(token)
-        self.held = held
+            connection.execute(update(table).where(table.c.host == host).values(values))
+            held[host] = token
         rows = connection.execute(select(table).order_by(table.c.host)).mappings()
-        return tuple(
+        return held, tuple(
             Lease(
                 host=row["host"],
                 owner=row["owner"],
@@ -131,6 +123,27 @@ class Leases:
             )
             for row in rows
         )
+
+    def _free(self, connection: Connection, wanted: list[str], now: float) -> list[tuple[str, int]]:
+        """The hosts that can be renewed or taken, each with its token then.
+
+        Locks no row of another daemon's and waits for none: one that stands still in the middle
+        of a transaction keeps its own hosts until the server ends that, and nobody else's.
+        """
+        table = tables.leases
+        known = set(connection.execute(select(table.c.host)).scalars())
+        for host in sorted(set(wanted) - known):
+            none = {"owner": "", "token": 0, "expires_at": 0.0, "driver": {}, "targets": []}
+            new = insert(connection, table).values(host=host, **none)
+            connection.execute(new.on_conflict_do_nothing(index_elements=["host"]))
+        mine = table.c.owner == self.owner
+        free = (
+            select(table.c.host, table.c.token, table.c.owner)
+            .where(table.c.host.in_(wanted), or_(mine, table.c.expires_at < now))
+            .with_for_update(skip_locked=True)
+        )
+        rows = connection.execute(free).all()
+        return [(row.host, row.token + (row.owner != self.owner)) for row in rows]
 
 
 def database_time(connection: Connection) -> float:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, create_engine, text
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Decision
 from orchestrator.core.errors import NotDriven, StoreError
 from orchestrator.store import Store, schema
-from orchestrator.store.leases import Lease, Leases
+from orchestrator.store.leases import LEASE_S, Lease, Leases
 from orchestrator.store.tables import metadata
 from tests.lab.postgres import Postgres
 from tests.store.nouns import draft, incident, outgoing
@@ -53,9 +53,9 @@ async def turn(store: Store, *hosts: str) -> tuple[Lease, ...]:
     return await leases(store).turn(hosts, {"pid": 1}, {})
 
 
-def end_lease(postgres: Postgres, url: str) -> None:
+def end_lease(postgres: Postgres, url: str, host: str = "pve1") -> None:
     """As if its time had passed: its daemon is dead or hangs."""
-    postgres.query(url, "UPDATE leases SET expires_at = 0")
+    postgres.query(url, f"UPDATE leases SET expires_at = 0 WHERE host = '{host}'")
 
 
 async def test_migrations_make_the_same_tables_there(url: str, tmp_path: Path) -> None:
@@ -122,11 +122,58 @@ async def test_a_daemon_whose_clock_is_wrong_takes_nothing(
         told = await turn(b, "pve1", "pve2")
         assert leases(b).held == {}
         assert all(0 < one.left_s <= 10 for one in told)
-        end_lease(postgres, url)
+        end_lease(postgres, url, "pve2")
         await turn(b, "pve2")
         assert leases(b).held == {"pve2": 2}
     finally:
         await ahead.close()
+
+
+async def test_a_daemon_that_stands_still_in_a_transaction_holds_up_nobody(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """Its host is waited for by no other, which renews its own; then the host is taken."""
+    a, b = daemons
+    await turn(a, "pve1")
+    await turn(b, "pve2")
+    engine = create_engine(url)
+    try:
+        with engine.begin() as stands_still:
+            stands_still.execute(text("SELECT * FROM leases WHERE host = 'pve1' FOR UPDATE"))
+            end_lease(postgres, url, "pve2")
+            told = await turn(b, "pve1", "pve2")
+            assert leases(b).held == {"pve2": 1}
+            assert next(one.left_s for one in told if one.host == "pve2") > 5
+        end_lease(postgres, url)
+        await turn(b, "pve1", "pve2")
+        assert leases(b).held == {"pve1": 2, "pve2": 1}
+    finally:
+        engine.dispose()
+
+
+async def test_no_transaction_stands_still_for_longer_than_a_lease(
+    daemons: tuple[Store, Store], url: str
+) -> None:
+    """The server ends it, so that a daemon that sleeps in one is succeeded in time all the same."""
+    a, _ = daemons
+    found = await a._worker.call(
+        lambda c: c.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one()
+    )
+    assert found.endswith("s")
+    assert float(found.removesuffix("s")) < LEASE_S
+
+
+async def test_what_was_not_stored_is_not_held(daemons: tuple[Store, Store]) -> None:
+    """A connection that is cut in the middle of a turn: the host may be another daemon's by now."""
+    a, _ = daemons
+
+    def cut(connection: Connection) -> None:
+        leases(a)._turn(connection, ["pve1"], {"pid": 1}, {})
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    with pytest.raises(StoreError):
+        await a._worker.call(cut)
+    assert leases(a).held == {}
 
 
 async def test_a_host_is_handed_over_with_a_new_token(daemons: tuple[Store, Store]) -> None:
