@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, Operational
 from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
+from orchestrator.store.checking import unreadable
 from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
@@ -26,7 +27,7 @@ _POSTGRES_WORDS = frozenset({"postgresql", "postgres", POSTGRES_DRIVER})
 _ONE_MIGRATES = 7_071_982
 """Of several daemons that start at once one migrates; the number is any that nobody else uses."""
 _PATIENCE = (
-    "-c statement_timeout=7000 -c lock_timeout=6000 -c idle_in_transaction_session_timeout=20000"
+    "-c statement_timeout=7000 -c lock_timeout=6000 -c idle_in_transaction_session_timeout=8000"
 )
 """A server that still thinks says so itself, before whoever asks gives it up (worker.py, 8 s)."""
 _MIGRATES_WITHIN = ("SET LOCAL statement_timeout = '60s'", "SET LOCAL lock_timeout = '60s'")
@@ -166,6 +167,8 @@ def translated(exc: DBAPIError) -> StoreError:
     """The StoreError that says what a database error means to a person."""
     code = _code(exc)
     reason = str(exc.orig).strip()
+    if code is None and isinstance(exc.orig, sqlite3.OperationalError):
+        code = sqlite3.SQLITE_CORRUPT  # what Python itself finds: a text that is none
     if exc.connection_invalidated or (code is None and isinstance(exc, OperationalError)):
         return StoreError(
             f"The database cannot be reached: {reason}.",
@@ -196,6 +199,8 @@ def _open_sqlite(path: Path) -> Engine:
             _check(connection)
         with engine.begin() as connection:
             migrate(connection, str(path))
+        with engine.connect() as connection:
+            _check_rows(connection)
     except DatabaseError as exc:
         engine.dispose()
         if _code(exc) in _DAMAGE_CODES:
@@ -212,9 +217,14 @@ def _open_sqlite(path: Path) -> Engine:
 
 
 def _check(connection: Connection) -> None:
-    found = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
+    found = connection.execute(text("PRAGMA integrity_check(1)")).scalar_one()
     if found != "ok":
         raise DamagedDatabaseError(found)
+
+
+def _check_rows(connection: Connection) -> None:
+    if (damage := unreadable(connection)) is not None:
+        raise DamagedDatabaseError(damage)
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

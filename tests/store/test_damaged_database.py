@@ -1,0 +1,189 @@
+"""A database that a power cut or a bad disk left in pieces: it serves, or is set aside whole."""
+
+import logging
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.decide.decision import Decision, Note
+from orchestrator.core.errors import StoreError
+from orchestrator.store import Store
+from orchestrator.store.schema import DATABASE_FILE
+from tests.store.nouns import draft, incident, outgoing
+
+PAGE = 4096
+RUNS = 20
+ROUNDS = 60
+
+
+async def fill(store: Store) -> None:
+    """Some of everything that a daemon needs at its start."""
+    for number in range(RUNS):
+        run, name = await store.runs.create(draft()), f"i{number}"
+        note = Note(kind="run.phase", body={"text": "y" * 200})
+        await store.apply(
+            Decision(
+                run=run,
+                incidents=(incident(run.id, ident=name),),
+                outgoing=(outgoing(name),),
+                notes=(note,),
+            )
+        )
+        await store.values.set(f"key{number}", {"a": "b" * 100})
+
+
+async def use(store: Store) -> int:
+    """What a daemon reads and writes at its start; how many runs it knows."""
+    runs = await store.runs.list()
+    await store.views(run.id for run in runs)
+    for run in runs:
+        await store.journal.of(run.id, limit=9)
+    await store.incidents.list()
+    await store.deliveries.pending()
+    await store.actions.pending()
+    await store.values.several([f"key{number}" for number in range(RUNS)])
+    run = await store.runs.create(draft())
+    new = Decision(run=run, incidents=(incident(run.id, ident="new"),), outgoing=(outgoing("new"),))
+    await store.apply(new)
+    return len(runs)
+
+
+def garble(path: Path, rng: random.Random, times: int, size: int) -> None:
+    """Random bytes at random places."""
+    content = bytearray(path.read_bytes())
+    for _ in range(times):
+        at = rng.randrange(max(1, len(content) - size))
+        content[at : at + size] = rng.randbytes(size)
+    path.write_bytes(content)
+
+
+def forget_page(path: Path, rng: random.Random) -> None:
+    """One page that never reached the disk."""
+    content = bytearray(path.read_bytes())
+    at = rng.randrange(len(content) // PAGE) * PAGE
+    content[at : at + PAGE] = bytes(PAGE)
+    path.write_bytes(content)
+
+
+def cut(path: Path, rng: random.Random) -> None:
+    """Its end never reached the disk."""
+    content = path.read_bytes()
+    path.write_bytes(content[: rng.randrange(len(content))])
+
+
+DAMAGES: dict[str, Callable[[Path, Path, random.Random], None]] = {
+    "a few bytes": lambda file, _, rng: garble(file, rng, 3, 8),
+    "pieces of pages": lambda file, _, rng: garble(file, rng, 5, 512),
+    "a page of zeros": lambda file, _, rng: forget_page(file, rng),
+    "the end": lambda file, _, rng: cut(file, rng),
+    "bytes of the WAL": lambda _, wal, rng: garble(wal, rng, 4, 64),
+    "the end of the WAL": lambda _, wal, rng: cut(wal, rng),
+    "the WAL": lambda _, wal, __: wal.unlink(),
+}
+
+
+@pytest.fixture
+async def cut_off(tmp_path: Path) -> Path:
+    """The files of a database as a power cut finds them: some of it in the WAL only."""
+    store = await Store.open(tmp_path / "state", SystemClock())
+    await fill(store)
+    folder = tmp_path / "cut"
+    for checkpoint in (True, False):
+        if checkpoint:
+            path = tmp_path / "state" / DATABASE_FILE
+            other = sqlite3.connect(path)
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            other.close()
+        await store.values.set("later", {"a": 1})
+    shutil.copytree(tmp_path / "state", folder)
+    await store.close()
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_whatever_is_damaged_a_daemon_can_work(
+    cut_off: Path, tmp_path: Path, damage: str
+) -> None:
+    """What serves serves whole; all else is set aside and begun anew, the old files kept."""
+    for number in range(ROUNDS // len(DAMAGES) + 1):
+        folder, rng = tmp_path / f"{number}", random.Random(f"{damage} {number}")
+        shutil.copytree(cut_off, folder)
+        path = folder / DATABASE_FILE
+        DAMAGES[damage](path, path.with_name(f"{path.name}-wal"), rng)
+        logging.disable(logging.CRITICAL)
+        try:
+            store = await Store.open(folder, SystemClock())
+        finally:
+            logging.disable(logging.NOTSET)
+        known = await use(store)
+        assert known == (0 if store.set_aside else RUNS)
+        assert store.set_aside is None or store.set_aside.exists()
+        await store.close()
+
+
+SPOILS = {
+    "a text that is none": "UPDATE runs SET directory = CAST(x'2fff41' AS TEXT) WHERE number = 3",
+    "a document that is none": 'UPDATE deliveries SET alert = \'{"id": "i\' WHERE rowid = 2',
+    "an alert without its keys": "UPDATE deliveries SET alert = '{}' WHERE rowid = 2",
+    "a state that is none": "UPDATE runs SET state = 'runnjng' WHERE number = 3",
+    "a value that is none": "UPDATE kv SET value = 'nul' WHERE key = 'key3'",
+}
+
+
+@pytest.mark.parametrize("words", SPOILS.values(), ids=SPOILS)
+async def test_a_row_that_cannot_be_read_is_damage(
+    tmp_path: Path, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLite finds nothing, and no list with that row could ever be read again."""
+    store = await Store.open(tmp_path, SystemClock())
+    await fill(store)
+    await store.close()
+    other = sqlite3.connect(tmp_path / DATABASE_FILE)
+    other.execute(words)
+    other.commit()
+    assert other.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    other.close()
+    store = await Store.open(tmp_path, SystemClock())
+    assert store.set_aside is not None
+    assert await use(store) == 0
+    (said,) = [one for one in caplog.records if one.msg == "store.set_aside"]
+    assert vars(said)["reason"].startswith("row ")
+    await store.close()
+
+
+async def test_an_index_that_misses_a_row_is_damage(tmp_path: Path) -> None:
+    """What is looked up by it would not be found, or be there twice."""
+    store = await Store.open(tmp_path, SystemClock())
+    await fill(store)
+    await store.close()
+    path = tmp_path / DATABASE_FILE
+    index = "type = 'index' AND tbl_name = 'incidents' AND sql IS NOT NULL"
+    other = sqlite3.connect(path)
+    entry = other.execute(f"SELECT * FROM sqlite_master WHERE {index}").fetchone()
+    other.execute("PRAGMA writable_schema = ON")
+    other.execute("DELETE FROM sqlite_master WHERE name = ?", (entry[1],))
+    other.commit()
+    other.close()
+    other = sqlite3.connect(path)
+    other.execute("DELETE FROM incidents WHERE id = 'i3'")
+    other.execute("PRAGMA writable_schema = ON")
+    other.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", entry)
+    other.commit()
+    other.close()
+    store = await Store.open(tmp_path, SystemClock())
+    assert store.set_aside is not None
+    await store.close()
+
+
+async def test_a_text_that_is_spoiled_under_a_daemon_is_damage(sqlite_store: Store) -> None:
+    """It is told as that, with what helps, and not as a database that is away."""
+    run = await sqlite_store.runs.create(draft())
+    words = "UPDATE runs SET directory = CAST(x'2fff41' AS TEXT)"
+    await sqlite_store._worker.call(lambda c: c.exec_driver_sql(words))
+    with pytest.raises(StoreError, match=r"damaged.*Restart the daemon"):
+        await sqlite_store.runs.get(run.id)
