@@ -25,6 +25,7 @@ from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.footing import Footing
 from orchestrator.daemon.installed import InstalledCode
 from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.lasting import lasting
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.daemon.neighbours import Neighbours
 from orchestrator.daemon.passing import Passing
@@ -204,11 +205,14 @@ class Parts:
             crew=self.crew,
             back=self.back,
         )
-        _keep(stack, duties.run(), "duties")
         _keep(stack, rebuilding.run(), "rebuilding")
-        _keep(stack, neighbours.run(), "neighbours")
-        _keep(stack, self.leasing.run(), "leases")
-        _keep(stack, self.passing.run(), "requests")
+        for name, run in (
+            ("duties", duties.run),
+            ("neighbours", neighbours.run),
+            ("leases", self.leasing.run),
+            ("requests", self.passing.run),
+        ):
+            _keep(stack, lasting(name, run, self.clock), name)
 
 
 def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location) -> Leasing:
