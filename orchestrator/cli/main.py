@@ -72,10 +72,10 @@ def run(options: argparse.Namespace) -> int:
 
 def complain(error: OrchError) -> None:
     """Print an error on stderr: what, where, and the remedy."""
-    from orchestrator.cli.output import harmless
+    from orchestrator.cli.output import harmless, inner_lines_set_in
 
     for line in lines_of(error):
-        print(harmless(line), file=sys.stderr)
+        print(inner_lines_set_in(harmless(line)), file=sys.stderr)
 
 
 def lines_of(error: OrchError) -> list[str]:

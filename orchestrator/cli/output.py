@@ -16,8 +16,6 @@ _LEAD = re.compile(r" *(?:\w+ {2,}|\d+(?:\.|:) )?")
 """What stands in front of a line's text: blanks, a word of a card, a number."""
 LEAST_LAST = 20
 """The last column of a table is never cut to less than this."""
-_C1 = dict.fromkeys(range(128, 160))
-"""The 8-bit forms of the escapes: a terminal obeys U+009B as it does ESC [."""
 
 _STATE_COLOURS = {
     "running": "32",
@@ -44,13 +42,17 @@ def harmless(text: str, *, colour: bool = False) -> str:
         return text
     from orchestrator.core.parse.terminal import printable  # its patterns take their time
 
-    text = text.translate(_C1)
     if not colour or "\x1b" not in text:
         return printable(text)
     kept = _COLOUR.findall(text)
     plain = [printable(part) for part in _COLOUR.split(text)]
     painted = "".join(a + b for a, b in zip(plain, [*kept, ""], strict=True))
     return painted + "\x1b[0m" if kept else painted
+
+
+def inner_lines_set_in(text: str) -> str:
+    """A sentence that quotes lines of a target's: none of them can begin as one of orch's own."""
+    return text.replace("\n", "\n  ")
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -67,7 +69,7 @@ def say(*lines: str) -> None:
 
 def note(line: str) -> None:
     """Print a line that is no result, for the person watching."""
-    print(f"orch: {harmless(line)}", file=sys.stderr, flush=True)
+    print(f"orch: {inner_lines_set_in(harmless(line))}", file=sys.stderr, flush=True)
 
 
 def print_json(document: object) -> None:

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from orchestrator.core.model import RunState
+from orchestrator.core.parse.terminal import one_line
 from orchestrator.daemon.board import Board
 
 MIB = 1024 * 1024
@@ -42,6 +43,9 @@ RUN_SERIES = (
     ("orch_run_loss", "Newest loss.", "loss"),
     ("orch_run_last_output_timestamp_seconds", "When output was last seen.", "output_at"),
 )
+
+
+Labels = tuple[str, ...]
 
 
 class _Board:
@@ -81,7 +85,7 @@ def _runs(runs: list[Any]) -> Iterable[GaugeMetricFamily]:
 def _gpus(targets: list[Any], runs: list[Any]) -> Iterable[GaugeMetricFamily]:
     live = {run["target"]: run for run in runs if run["state"] in ("running", "stopping")}
     known = {run["id"]: run for run in runs}
-    rows: dict[Any, tuple[tuple[str, ...], Any]] = {}
+    rows: dict[Any, tuple[Labels, Any]] = {}
     for target in targets:
         for gpu in target["gpus"]:
             # Containers of one host may share a GPU: it is one series all the same.
@@ -89,29 +93,43 @@ def _gpus(targets: list[Any], runs: list[Any]) -> Iterable[GaugeMetricFamily]:
             labels = _labels(target, gpu, live.get(target["name"]), known)
             if key not in rows or (labels[-1] and not rows[key][0][-1]):
                 rows[key] = (labels, gpu)
+    # Two of one name would cost the whole page: a container can say what it likes of its GPUs.
+    shown = list({labels: (labels, gpu) for labels, gpu in rows.values()}.values())
     for name, text, field, unit in GPU_SERIES:
         series = GaugeMetricFamily(name, text, labels=GPU_LABELS)
-        for labels, gpu in rows.values():
+        for labels, gpu in shown:
             if gpu[field] is not None:
                 series.add_metric(labels, gpu[field] / unit)
         yield series
-    yield from _extras(list(rows.values()))
+    yield from _extras(shown)
     yield _holders(targets)
 
 
-def _extras(rows: list[tuple[tuple[str, ...], Any]]) -> Iterable[GaugeMetricFamily]:
+def _extras(rows: list[tuple[Labels, Any]]) -> Iterable[GaugeMetricFamily]:
     for name, text, key, part in GPU_EXTRA_SERIES:
         series = GaugeMetricFamily(name, text, labels=GPU_LABELS)
         for labels, gpu in rows:
-            value = gpu["extra"].get(key)
-            if part is not None and value is not None:
-                value = value.get(part) if isinstance(value, dict) else value[part]
-            if value is not None:
+            value = _part(gpu["extra"].get(key), part)
+            if isinstance(value, int | float):
                 series.add_metric(labels, value)
         yield series
 
 
-def _labels(target: Any, gpu: Any, live: Any, known: Mapping[str, Any]) -> tuple[str, ...]:
+def _part(value: Any, part: int | str | None) -> Any:
+    """Of a list or an object the part that is there; a driver may give fewer than another."""
+    if isinstance(part, str):
+        return value.get(part) if isinstance(value, dict) else None
+    if part is None or value is None:
+        return value
+    return value[part] if isinstance(value, list | tuple) and part < len(value) else None
+
+
+def _said(*words: str) -> Labels:
+    """Labels as a terminal and a scraper can take them: others gave them their names."""
+    return tuple(one_line(word).encode("utf-8", "replace").decode() for word in words)
+
+
+def _labels(target: Any, gpu: Any, live: Any, known: Mapping[str, Any]) -> Labels:
     """Of the run that holds most of a GPU, else of the one that lives on its target."""
     holders = sorted(gpu["processes"], key=lambda one: -(one.get("memory_bytes") or 0))
     holder = next((one for one in holders if one.get("run")), None)
@@ -119,7 +137,7 @@ def _labels(target: Any, gpu: Any, live: Any, known: Mapping[str, Any]) -> tuple
     container = (holders[0].get("container") if holders else None) or target["container"]
     if holder is None and not holders and live is not None:
         run = live
-    return (
+    return _said(
         str(gpu["index"]),
         gpu["uuid"] or "",
         gpu["name"] or "",
@@ -136,21 +154,21 @@ def _holders(targets: list[Any]) -> GaugeMetricFamily:
         "GPU memory that a process holds, by run, or by container where it is of none.",
         labels=HOLDER_LABELS,
     )
-    seen = set()
+    seen: set[tuple[Any, ...]] = set()
     for target in targets:
         for gpu in target["gpus"]:
             for one in gpu["processes"]:
                 key = (target["host"], gpu["uuid"] or gpu["index"], one["pid"])
-                if one.get("memory_bytes") is None or key in seen:
-                    continue
-                seen.add(key)
-                labels = (
+                labels = _said(
                     str(gpu["index"]),
                     target["host"],
                     one.get("container") or "",
                     str(one["pid"]),
                     one.get("run") or "",
                 )
+                if one.get("memory_bytes") is None or {key, labels} & seen:
+                    continue
+                seen |= {key, labels}
                 series.add_metric(labels, one["memory_bytes"])
     return series
 

@@ -9,11 +9,18 @@ from hypothesis import strategies as st
 from orchestrator.cli import output
 from orchestrator.cli.check import check_lines
 from orchestrator.cli.follow import MAX_PARTIAL_CHARS, Lines
+from orchestrator.cli.main import complain
 from orchestrator.cli.stop import index_ranges
+from orchestrator.core.errors import OrchError
 
-DANGEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+DANGEROUS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0041]"
+)
 COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
-NASTY = st.text(alphabet=st.sampled_from("\x1b[]0;m2J\x07\x9b\x9d\r\b\x00Pab\\?\n\t"), max_size=60)
+NASTY = st.text(
+    alphabet=st.sampled_from("\x1b[]0;m2J\x07\x9b\x9d\r\b\x00\u202e\u200f\u2028Pab\\?\n\t"),
+    max_size=60,
+)
 
 
 @given(NASTY | st.text(max_size=60))
@@ -28,6 +35,21 @@ def test_with_colours_only_colours_are_left(text: str) -> None:
     shown = output.harmless(text, colour=True)
     assert not DANGEROUS.search(COLOUR.sub("", shown))
     assert "\x1b" not in shown or shown.endswith("\x1b[0m")
+
+
+def test_marks_are_not_piled_up() -> None:
+    """What script has, stays; a thousand marks on one letter would reach over other lines."""
+    assert output.harmless("Vie\u0323\u0302t e\u0301") == "Vie\u0323\u0302t e\u0301"
+    assert output.harmless("a" + "\u0301" * 1000 + "b") == "a" + "\u0301" * 8 + "b"
+
+
+def test_a_quoted_line_never_begins_as_one_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """A target's text with a newline in it cannot say anything in orch's own name."""
+    output.note("ct200 said: x\norch: all is well")
+    complain(OrchError("it said: x\norch: all is well", remedy="a\norch: b"))
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("orch:") and "well" in line] == []
+    assert len(said) >= 4
 
 
 def test_plain_words_stay_as_they_are() -> None:

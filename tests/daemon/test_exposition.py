@@ -2,6 +2,8 @@
 
 from dataclasses import asdict
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import GpuSample, Host, LinkState, Run, RunState, Target
 from orchestrator.daemon.board import Board
@@ -66,3 +68,46 @@ def test_a_shared_gpu_is_one_series_and_its_holders_are_named() -> None:
     assert told["DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"] == 3
     assert told["DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"] == 7
     assert "DCGM_FI_DEV_RETIRED_SBE" not in told
+
+
+def test_whatever_a_container_says_the_page_is_read() -> None:
+    """Names that move a cursor or are no text, GPUs told twice, fewer parts than there are."""
+    board = Board(SystemClock())
+    holder = {
+        "pid": 7,
+        "memory_bytes": 1,
+        "container": "2\x1b]52;c;AA==\x0700",
+        "run": "a\nb\ud800",
+    }
+    gpus = tuple(
+        GpuSample(
+            index=0,
+            uuid=uuid,
+            name='H"200\x9b2J\u202e\\',
+            power_w=1.0,
+            processes=(holder, holder),
+            extra={"remapped_rows": [1], "nvlink_errors": [], "retired_pages": None},
+        )
+        for uuid in ("GPU\x1b[m", "GPU", None)
+    )
+    for name in ("one", "two"):
+        view = target_view(
+            Target(name=name, host=Host(name="pve1")),
+            link=LinkState.CONNECTED,
+            seen_at=1.0,
+            error=None,
+            gpus=gpus,
+            gpu_source="nvml",
+            gpus_at=1.0,
+            watched="probe",
+        )
+        board.put("targets", name, view)
+    page = text(board)
+    assert all(line.isprintable() for line in page.splitlines())
+    found = [
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    ]
+    assert len(found) == len(set(found))
+    assert [one for one in found if one[0] == "DCGM_FI_DEV_POWER_USAGE"]

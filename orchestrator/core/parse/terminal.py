@@ -14,8 +14,16 @@ _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)?|[PX^_][^\x1b]{0,2000}\x1b\\|[()#][0-9A-Za-z]|[ -~])"
 )
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of what is read."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Controls in either form, what turns the direction of a line or ends it, what is not seen at all."""
+_MARKS = (
+    "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f]"
+)
+_PILED = re.compile(f"({_MARKS}{{8}}){_MARKS}+")
+"""More marks on one letter than any script has: they would reach over the lines around it."""
 _BAR = re.compile(
     r"^[^|]{0,120}?\d{1,3}%\|[^|]{0,400}\| *[\d.?]+[kMG]?/[\d.?]+[kMG]? \[[^\]]{0,200}\]"
 )
@@ -50,27 +58,15 @@ def _tidy(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with nothing left that could move a cursor, change a colour or turn its order."""
-    return _UNSEEN.sub("", _ESCAPE.sub("", text)).replace("\r", "")
-
-
-_UNSEEN_TOO = dict.fromkeys(
-    [
-        *range(0x80, 0xA0),
-        0x061C,
-        0x200B,
-        *range(0x200E, 0x2010),
-        *range(0x2028, 0x202F),
-        *range(0x2060, 0x206A),
-        0xFEFF,
-    ]
-)
-"""Escapes in their 8-bit form, and characters that turn the direction of a line or are not seen."""
+    """The text with nothing left that moves a cursor, colours, turns its order or is not seen."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _PILED.sub(r"\1", _UNSEEN.sub("", _ESCAPE.sub("", text)))
 
 
 def one_line(text: str) -> str:
-    """The printable text on one line, tabs as blanks, with nothing in it that is not seen."""
-    plain = printable(text).translate(_UNSEEN_TOO)
+    """The printable text on one line, tabs as blanks."""
+    plain = printable(text)
     return plain.replace("\n", " ").expandtabs(8) if "\t" in plain or "\n" in plain else plain
 
 
