@@ -136,8 +136,7 @@ class Reader:
                     await follower.stored(event)
                 case LogGap():
                     await self._when_stored(partial(self._gap, event))
-                    self._lost(event)
-                    findings = []
+                    findings = self._lost(event)
                     await follower.stored(event)
                 case MetricLines():
                     await self._metric_lines(event)
@@ -178,13 +177,16 @@ class Reader:
             # Of a daemon that stood still they are old, and its successor's stay.
             logger.warning("tally.not_stored", extra={"run": self._run.id, "why": str(error)})
 
-    def _lost(self, gap: LogGap) -> None:
+    def _lost(self, gap: LogGap) -> list[Finding]:
         """Say how much is missing: no offset counts it, and each new link tells of it again."""
         self._gaps.add((gap.offset, gap.size, gap.reason))
         lost = sum(size for _, size, _ in self._gaps)
         self.tally.metrics[LOST_BYTES] = max(lost, self.tally.metrics.get(LOST_BYTES) or 0)
         self.tally.metrics[LOST_WHY] = gap.reason
         self.changed()
+        found = self.vigil.lost(lost)
+        told = gap.reason != "disk_full" or found.fingerprint in self.told_of()
+        return [] if told else [found]
 
     async def _bytes(self, event: LogBytes) -> list[Finding]:
         fresh = await self._kept(self._store.logs, self._run.attempt, event, self._output_mask)

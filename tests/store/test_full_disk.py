@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.errors import StoreError
 from orchestrator.core.events import Event, LogBytes, LogGap, MetricLines
 from orchestrator.core.findings import Finding
+from orchestrator.core.model import Severity
 from orchestrator.observe.follow import Follower
 from orchestrator.reading import NOT_STORED, Reader
 from orchestrator.store import Store
@@ -112,6 +114,21 @@ async def test_a_gap_that_cannot_be_stored_is_waited_for(
     await reading
     assert list(store.logs.parts(run.id, 1)) == [(0, b"abc"), (10, b"defg")]
     assert told.known == list(told.events)
+    await store.close()
+
+
+async def test_what_a_full_disk_over_there_lost_is_a_finding_once(tmp_path: Path) -> None:
+    """Each new link tells of it again; a file that somebody truncated is nobody's fault."""
+    store = await Store.open(tmp_path, SystemClock())
+    run = await store.runs.create(draft())
+    reader = Reader(store, run, job(), (), SystemClock())
+    gap = LogGap(offset=0, size=7, reason="disk_full", end=0, at=1.0)
+    assert await read(reader, Told(replace(gap, reason="truncated"))) == []
+    (found,) = await read(reader, Told(gap))
+    assert (found.signature, found.severity) == ("output_lost", Severity.WARNING)
+    assert found.fingerprint is not None
+    reader.told_of = lambda: frozenset({str(found.fingerprint)})
+    assert await read(reader, Told(gap, replace(gap, size=9))) == []
     await store.close()
 
 

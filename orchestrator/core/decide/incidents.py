@@ -24,7 +24,7 @@ MOST_JOINED = 100
 WHILE_ALIVE = frozenset(
     {
         *("nan_loss", "gpu_fault", "hang", "blind", "expectation_failed", "throughput_drop"),
-        *("straggler", "silent_eager"),
+        *("straggler", "silent_eager", "output_lost"),
     }
 )
 """Signatures that open an incident though nothing has ended yet."""

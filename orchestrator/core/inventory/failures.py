@@ -16,7 +16,7 @@ SIGNATURES = frozenset(
 BY_THEMSELVES = frozenset(
     {
         *("hang", "blind", "expectation_failed", "throughput_drop", "straggler"),
-        *("launch_failed", "lost", "killed", "failed_exit"),
+        *("output_lost", "launch_failed", "lost", "killed", "failed_exit"),
     }
 )
 """Names of alerts that no line of a log stands behind."""

@@ -12,6 +12,7 @@ EXPECTATION_FAILED = "expectation_failed"
 THROUGHPUT_DROP = "throughput_drop"
 NAN_LOSS = "nan_loss"
 STRAGGLER = "straggler"
+OUTPUT_LOST = "output_lost"
 
 WATCHED: tuple[Signature, ...] = (
     signature(
@@ -94,6 +95,21 @@ WATCHED: tuple[Signature, ...] = (
         ),
         severity=Severity.WARNING,
         transient=True,
+    ),
+    signature(
+        id=OUTPUT_LOST,
+        title="Output is lost: the disk of the target is full",
+        cause=(
+            "The file of the run's output could take no more. The run goes on; of what it printed"
+            " meanwhile nothing can be found any more, no crash either, and its next checkpoint may"
+            " not fit."
+        ),
+        next_steps=(
+            "Free space there before the next checkpoint: `orch exec TARGET -- df -h`.",
+            "`orch show RUN` says how much is lost by now.",
+        ),
+        severity=Severity.WARNING,
+        transient=None,
     ),
 )
 

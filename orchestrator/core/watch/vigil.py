@@ -82,6 +82,11 @@ class Vigil:
         """The bytes that it has written, for what the inventory's rules expect of them."""
         self._rules.text(chunk, at)
 
+    def lost(self, num_bytes: int) -> Finding:
+        """A full disk over there lost so much of the output."""
+        text = f"{num_bytes} bytes of the output are lost so far: the disk there was full"
+        return self._made(advice.OUTPUT_LOST, text, same=advice.OUTPUT_LOST)
+
     def numbers(self, values: Mapping[str, Any], at: float, *, told_at: float | None) -> None:
         """New metrics; `told_at` is the program's own time of them, where it gave one."""
         self._heard_at = max(self._heard_at, at)
