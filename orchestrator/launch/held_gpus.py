@@ -19,22 +19,25 @@ Frames = Sequence[Mapping[str, Any]]
 async def named(on_host: Caller | None, held: Frames) -> list[dict[str, Any]]:
     """GPUs with `uuid` and `processes`; the host's processes where it tells of any on that GPU."""
     found = await _processes(on_host) if held else {}
-    return [{**gpu, "processes": found.get(gpu["uuid"]) or gpu["processes"]} for gpu in held]
+    return [
+        {**gpu, "processes": found.get(str(gpu.get("uuid"))) or gpu.get("processes")}
+        for gpu in held
+    ]
 
 
 async def holders_named(on_host: Caller | None, holders: Frames) -> list[dict[str, Any]]:
     """Holders with `gpu` and `uuid`; one that no container sees is the processes that hold it."""
-    found = await _processes(on_host) if any(one["pid"] is None for one in holders) else {}
+    found = await _processes(on_host) if any(one.get("pid") is None for one in holders) else {}
     return [seen for one in holders for seen in _seen(one, found)]
 
 
 def _seen(holder: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    processes = found.get(str(holder.get("uuid"))) if holder["pid"] is None else None
+    processes = found.get(str(holder.get("uuid"))) if holder.get("pid") is None else None
     if not processes:
         yield dict(holder)
         return
     for process in processes:
-        yield {"gpu": holder["gpu"], "uuid": holder["uuid"], **process}
+        yield {"gpu": holder.get("gpu"), "uuid": holder.get("uuid"), **process}
 
 
 async def _processes(on_host: Caller | None) -> dict[str, Any]:
@@ -46,4 +49,4 @@ async def _processes(on_host: Caller | None) -> dict[str, Any]:
             answer = await on_host.call("gpus", timeout_s=_WITHIN_S, host=True)
     except (OrchError, TimeoutError):
         return {}
-    return {one["uuid"]: one["processes"] for one in answer["samples"] if one.get("uuid")}
+    return {one["uuid"]: one.get("processes") for one in answer["samples"] if one.get("uuid")}

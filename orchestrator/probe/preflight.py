@@ -4,6 +4,7 @@ Owns the checks of the target itself and their remedies. Each is on its own: one
 made is a failed check with the reason, never the end of the others. Stdlib only, Python 3.10.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -210,6 +211,8 @@ def _workdir(wanted: Frame) -> Checks:
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"x")
     except OSError as exc:
+        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+            remedy = "Free some space there: `orch prune` removes old releases."
         return [check("workdir", False, f"{path} cannot be written: {exc.strerror}", remedy)]
     return [check("workdir", True, f"{path} can be written")]
 

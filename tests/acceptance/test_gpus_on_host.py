@@ -143,7 +143,8 @@ def test_who_holds_a_gpu_from_another_container_is_named(lab: Lab, make_orch: Ma
     lab.gpus.run_on(held)
     refused = orch("run", check=1).stderr
     assert "GPU 0 has 9000 MiB in use by PID" in refused
-    assert "container 201 python3 -c import time" in refused
+    inside = orch.until(lambda: holders(orch).get(held.pid))["container_pid"]
+    assert f"PID {held.pid} ({inside} in container 201) python3 -c import time" in refused
     lab.gpus.run_on()
     run = orch.json("run", "--detach")["run"]
     orch.until(lambda: lab["200"].pids(running="-m played steps"))

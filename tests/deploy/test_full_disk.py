@@ -4,7 +4,9 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,3 +65,23 @@ async def test_a_disk_that_fills_leaves_the_old_release_and_no_rest(
     plan = await plans.plan(caller, job, bundle)
     done = await release.deploy(caller, job, bundle, plan, lambda _: None)
     assert tree_of(done.path) == tree_of(package)
+
+
+async def test_preflight_on_a_full_disk_says_to_free_some(
+    caller: NearCaller, job: Job, workdir: Path
+) -> None:
+    """Rights are not what is missing there."""
+    (workdir.parent / "full").write_bytes(bytes(3 << 20))
+    with suppress(OSError), (workdir.parent / "fuller").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    workdir.mkdir()
+    asked: dict[str, Any] = {
+        "workdir": {"path": str(workdir)},
+        "python": {"python": "python3", "env": {}},
+    }
+    asked["python"] |= {"path_first": [], "packages": []}
+    answer = await caller.call("preflight", timeout_s=60, checks=asked)
+    found = next(one for one in answer["checks"] if one["name"] == "workdir")
+    assert "No space left" in found["text"]
+    assert found["remedy"].startswith("Free some space")

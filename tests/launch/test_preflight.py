@@ -106,7 +106,7 @@ async def test_all_that_is_wrong_is_said_at_once(job: Job, run: Run, tmux: TmuxC
     text = refusal(refused.value.checks)
     assert "a tmux session dflash is there, and orch did not start it" in text
     assert "tmux kill-session -t dflash" in text
-    assert "1073741824.0 GiB are asked for" in text
+    assert "1048576.0 TiB are asked for" in text
     assert f"pytest is {pytest.__version__}, not >=99" in text
     assert "no-such-package is not installed (>=1)" in text
     assert any(check.ok and check.text.startswith("pathspec is ") for check in checks)
