@@ -101,13 +101,23 @@ class Kills:
             time.sleep(self._random.uniform(0, takes_s))
             self.late[kind] += deploying.poll() is not None
             self._hit(kind)
-        done = deploying.wait(ENDED_WITHIN_S) == 0
+        done = self._ended(number, kind, deploying)
         may_be = [wanted] if done else [*self._may_be[job], wanted]
         found = self._found(job)
         if found not in may_be:
             self.wrong.append(f"{number}: after {kind}, {job} has neither the old nor the new one")
         self._may_be[job] = may_be
         self.seen[kind, "new" if found == wanted else "old"] += 1
+
+    def _ended(self, number: int, kind: str, deploying: "subprocess.Popen[bytes]") -> bool:
+        """Whether it went through; one that does not end at all is wrong."""
+        try:
+            return deploying.wait(ENDED_WITHIN_S) == 0
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"{number}: after {kind} the deploy never ended")
+            deploying.kill()
+            deploying.wait()
+            return False
 
     def end(self) -> None:
         """With nothing in the way both go through, and nothing of the killed ones is left."""
