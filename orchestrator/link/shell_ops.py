@@ -18,6 +18,7 @@ from orchestrator.core.parse.tmux import PANES_FORMAT, Session, parse_sessions
 from orchestrator.core.runtimes import tmux_words
 from orchestrator.link import shell_scripts as scripts
 from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.shell_runs import KNOWN, known
 from orchestrator.probe.frames import pack
 from orchestrator.probe.run_folders import highest_of
 from orchestrator.transport.base import Completed, Transport
@@ -67,6 +68,8 @@ class ShellOps:
                 names = await self.run('ls -1 "$1/runs" 2>/dev/null', str(args["workdir"]))
                 found = names.stdout.decode("utf-8", "replace").splitlines()
                 return {"number": highest_of(found, str(args["job"]))}
+            case "runs_known":
+                return await self._known(f"{args['workdir']}/runs", *map(str, args["names"]))
             case "read":
                 return await self._read(args)
             case _:
@@ -202,6 +205,10 @@ class ShellOps:
         busy = [one.index for one in samples if not looks_free(one)]
         text = f"GPUs {busy} hold memory" if busy else f"{len(samples)} GPUs idle"
         return _check("gpus", not busy, text, "`nvidia-smi` on the host says who.")
+
+    async def _known(self, root: str, *names: str) -> dict[str, Any]:
+        done = await self.run(KNOWN, root, *names)
+        return known(names, done.stdout)
 
     async def _read(self, args: Mapping[str, Any]) -> dict[str, Any]:
         offset, size = int(args.get("offset") or 0), int(args.get("size", 1 << 20))

@@ -1,6 +1,9 @@
 """A container without Python: launched, followed and ended by its shell, and told as such."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -121,3 +124,30 @@ def test_a_target_without_python_says_so(tell: Tell) -> None:
     done = orch("doctor", check=None)
     assert "a code above 128" in done.stdout
     assert "Install Python 3.10" in done.stdout
+
+
+def test_runs_of_a_lost_database_come_back(tell: Tell, lab: Lab) -> None:
+    """One that failed and one that lives: attempts, ends and logs are what they were."""
+    orch = tell("echo begun; until [ -e /tmp/finish ]; do sleep 0.2; done; echo over; exit 3")
+    lab["200"].run(["touch", "/tmp/finish"])
+    orch("run", check=100)
+    lab["200"].run(["rm", "/tmp/finish"])
+    live = orch.json("run", "--detach")["run"]
+    before = orch.json("show", "dflash-1")
+    orch.until(lambda: "begun" in orch("logs", live).stdout)
+    place = orch.json("daemon", "status")
+    os.kill(place["pid"], signal.SIGKILL)
+    (Path(place["state_folder"]) / "orch.db").write_bytes(b"spoiled" * 1000)
+    orch("daemon", "start")
+    orch.until(lambda: len(orch.json("ps", "-a")["runs"]) == 2)
+    orch.until(lambda: orch.json("show", "dflash-1")["ended_at"])
+    same = ("state", "attempt", "exit_code", "signal", "directory")
+    assert {key: orch.json("show", "dflash-1")[key] for key in same} == {
+        key: before[key] for key in same
+    }
+    assert orch("logs", "dflash-1").stdout.splitlines()[:2] == ["begun", "over"]
+    assert orch.json("show", live)["state"] == "running"
+    lab["200"].run(["touch", "/tmp/finish"])
+    orch("wait", live, check=100)
+    assert orch.json("show", live)["exit_code"] == 3
+    assert orch("logs", live).stdout.splitlines()[:2] == ["begun", "over"]
