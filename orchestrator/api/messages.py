@@ -78,6 +78,8 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/targets/TARGET/end-process {pid, start, command, grace_s}
                                          {pid, command, ended: bool}    pid, start and command as a GPU's
                                          `processes` has them; 400 where another one has the PID by now
+    POST /v1/targets/TARGET/prune {job, run_age_s, dry_run}
+                                         an entry of `targets` of POST /v1/prune: of daemons that share a fleet
     POST /v1/hosts/HOST/give-up {to}     {}    of daemons that share a fleet: another one drives the host from now on
     GET  /healthz                        "ok"       GET /metrics   Prometheus text
 

@@ -182,6 +182,7 @@ class Server:
         router.add_post("/v1/silences", self._act("silence-add"))
         router.add_post("/v1/silences/{words}/expire", self._act("silence-expire"))
         router.add_post("/v1/targets/{words}/end-process", self._act("end-process"))
+        router.add_post("/v1/targets/{words}/prune", self._act("prune-target"))
         router.add_post("/v1/hosts/{words}/give-up", self._act("give-up"))
         router.add_get("/v1/cache", self._get("cache"))
         router.add_get("/v1/releases/there", self._get("releases-there"))

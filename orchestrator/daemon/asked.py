@@ -67,6 +67,7 @@ _BODIES: Mapping[str, Mapping[str, _Kind]] = {
     "alert-test": {"sink": _TEXT},
     "silence-add": {"match": _PAIRS, "for_s": _NUMBER, "why": _REASON},
     "give-up": {"to": _TEXT},
+    "prune-target": {"job": _TEXT, "run_age_s": _NUMBER, "dry_run": _FLAG},
     "end-process": {"pid": _WHOLE, "start": _WHOLE, "command": _TEXT, "grace_s": _NUMBER},
 }
 

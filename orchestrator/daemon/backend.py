@@ -86,6 +86,7 @@ _ACTIONS: dict[str, Answer] = {
     "silence-add": lambda parts, _, body: silences.add(parts, body),
     "silence-expire": lambda parts, words, _: silences.expire(parts, words),
     "end-process": ending.end_process,
+    "prune-target": pruning.prune_target,
     "give-up": moving.give_up,
     "cache-save": lambda parts, _, body: caching.save(parts, body),
     "cache-restore": lambda parts, _, body: caching.restore(parts, body),

@@ -11,7 +11,7 @@ from orchestrator.core.errors import NoSuchRun
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.passing import PASSED
 
-READS = PASSED - {"stop", "ack", "end-process", "give-up"}
+READS = PASSED - {"stop", "ack", "end-process", "give-up", "prune"}
 
 
 async def elsewhere(parts: Parts, words: str, what: str) -> Elsewhere | None:
@@ -31,7 +31,7 @@ async def elsewhere(parts: Parts, words: str, what: str) -> Elsewhere | None:
 async def _meant(parts: Parts, words: str, what: str) -> tuple[str, str] | None:
     """The host in question, and the words in full; None where nothing of that name is known."""
     try:
-        if what == "end-process":
+        if what in {"end-process", "prune"}:
             return parts.leasing.key_of(words), words
         if what == "ack":
             incident = await parts.store.incidents.find(words)

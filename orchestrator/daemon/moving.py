@@ -7,12 +7,11 @@ asked daemon drives the host for it, and from then on. Owns when that is refused
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
 from typing import Any
 
 from orchestrator.api.asking import asker
 from orchestrator.api.forwarding import Asked
-from orchestrator.core.errors import ApiError, DaemonError, NotDriven, OrchError
+from orchestrator.core.errors import DaemonError, NotDriven, OrchError
 from orchestrator.core.model import Target
 from orchestrator.daemon.adopted import is_removed, jobs_of
 from orchestrator.daemon.parts import Parts
@@ -80,17 +79,10 @@ async def _ask(parts: Parts, key: str) -> bool:
     """Whether it was given up; ApiError where it is refused."""
     body = json.dumps({"to": parts.leasing.own}).encode()
     asked = Asked("POST", f"/v1/hosts/{key}/give-up", body, asker.get())
-    answer = b""
     try:
-        async with aclosing(parts.passing.ask(key, asked)) as told:
-            head = json.loads(await anext(told))
-            async for part in told:
-                answer += part
+        await parts.passing.document(key, asked)
     except DaemonError:
         return False  # it died over this: the lease says whose the host is
-    if head["status"] != 200:
-        error = json.loads(answer)["error"]
-        raise ApiError(error["message"], remedy=error["remedy"], exit_code=error["exit_code"])
     return True
 
 

@@ -5,6 +5,7 @@ hosts that are driven here, through this daemon's own socket. Must not: know wha
 """
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import AsyncGenerator
@@ -14,7 +15,7 @@ from typing import Any
 
 from orchestrator.api.forwarding import Asked, answered_here
 from orchestrator.clock import Clock
-from orchestrator.core.errors import DaemonError, StoreError
+from orchestrator.core.errors import ApiError, DaemonError, StoreError
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.store.pushed import rung
 from orchestrator.store.requests import Progress, Request, Requests
@@ -31,7 +32,7 @@ MOST_UNREAD = 16
 PASSED = frozenset(
     {
         *("log", "follow", "search", "metrics", "gpus", "wait", "bundle", "diff"),
-        *("stop", "ack", "end-process", "give-up"),
+        *("stop", "ack", "end-process", "give-up", "prune"),
     }
 )
 """Questions that only the daemon that drives the host can answer."""
@@ -74,6 +75,19 @@ class Passing:
             await asyncio.gather(wanting, return_exceptions=True)
             with suppress(StoreError):
                 await self._store.leave(ident)
+
+    async def document(self, host: str, asked: Asked) -> dict[str, Any]:
+        """The one document of an answer; ApiError where it is refused there."""
+        content = b""
+        async with aclosing(self.ask(host, asked)) as parts:
+            head = json.loads(await anext(parts))
+            async for part in parts:
+                content += part
+        answer: dict[str, Any] = json.loads(content)
+        if head["status"] != 200:
+            error = answer["error"]
+            raise ApiError(error["message"], remedy=error["remedy"], exit_code=error["exit_code"])
+        return answer
 
     async def _want(self, request: str) -> None:
         """Whoever asked may read slowly, and so ask for no further part for a long time."""

@@ -4,9 +4,13 @@ Owns what is too old. What is in use on a target is the probe's to know.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
+from orchestrator.api.asking import asker
+from orchestrator.api.forwarding import Asked
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.core.model import Job, Run, Target
 from orchestrator.daemon.forgetting import forget_old, kept_for
@@ -22,22 +26,49 @@ _WITHIN_S = 600.0
 
 async def prune(parts: Parts, body: Mapping[str, Any]) -> Message:
     """POST /v1/prune: what goes, or with `dry_run` what would."""
-    dry_run = bool(body.get("dry_run"))
-    age_s = body.get("run_age_s", OLD_RUN_S)
-    if not isinstance(age_s, int | float) or age_s < 0:
-        raise UsageError("`run_age_s` is a number of seconds.")
+    dry_run, age_s = _asked(body)
     inventory = parts.file.checked()
     places = [(job, target) for job in inventory.jobs.values() for target in job.targets]
     found = await asyncio.gather(
-        *(_target(parts, on_target(job, target), float(age_s), dry_run) for job, target in places)
+        *(_target(parts, on_target(job, target), age_s, dry_run) for job, target in places)
     )
     return {"dry_run": dry_run, "targets": list(found), **await _here(parts, dry_run)}
+
+
+async def prune_target(parts: Parts, words: str, body: Mapping[str, Any]) -> Message:
+    """POST /v1/targets/TARGET/prune: what a job has there, for a daemon that does not drive it."""
+    dry_run, age_s = _asked(body)
+    job = parts.file.checked().jobs.get(str(body.get("job")))
+    for target in job.targets if job is not None else ():
+        if job is not None and target.name == words:
+            return await _target(parts, on_target(job, target), age_s, dry_run)
+    raise UsageError(
+        f"The daemon that drives {words} has no job {body.get('job')} there in its inventory "
+        f"({parts.location.inventory}).",
+        remedy="Add it there, or deploy the job from here: its host comes over by that.",
+    )
+
+
+def _asked(body: Mapping[str, Any]) -> tuple[bool, float]:
+    age_s = body.get("run_age_s", OLD_RUN_S)
+    if not isinstance(age_s, int | float) or age_s < 0:
+        raise UsageError("`run_age_s` is a number of seconds.")
+    return bool(body.get("dry_run")), float(age_s)
+
+
+async def _passed_on(parts: Parts, key: str, job: Job, age_s: float, dry_run: bool) -> Message:
+    body = json.dumps({"job": job.name, "run_age_s": age_s, "dry_run": dry_run}).encode()
+    path = f"/v1/targets/{quote(job.target.name)}/prune"
+    return await parts.passing.document(key, Asked("POST", path, body, asker.get()))
 
 
 async def _target(parts: Parts, job: Job, age_s: float, dry_run: bool) -> Message:
     """One job on one target; a target that cannot be asked is named and holds up no other."""
     said: Message = {"job": job.name, "target": job.target.name, "error": None}
+    key = parts.leasing.key(job.target.host)
     try:
+        if not parts.leasing.drives(key):
+            return await _passed_on(parts, key, job, age_s, dry_run)
         return {
             **said,
             "releases": await _releases(parts, job, dry_run),

@@ -127,6 +127,24 @@ def test_a_host_is_not_given_up_while_a_run_of_it_is_stopped(
     assert "is driven by this daemon now" in asked("deploy").stderr
 
 
+def test_prune_reaches_what_another_daemon_drives(daemons: list[Orch]) -> None:
+    """The driver removes what is old on its targets, and drives them still."""
+    driver, asked, third = daemons
+    driver("stop", "dflash-1")
+    planned, done = (
+        asked.json("prune", "--older-than", "1ms", *more)["targets"] for more in (["--dry-run"], [])
+    )
+    assert [one["error"] for one in (*planned, *done)] == [None, None]
+    assert [run["name"].partition(".")[0] for run in done[0]["runs"]] == ["dflash-1"]
+    assert [run["name"] for run in planned[0]["runs"]] == [run["name"] for run in done[0]["runs"]]
+    assert not Path(driver.json("show", "dflash-1")["directory"]).exists()
+    assert is_driver(driver)
+    inventory = third.folder / "inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("dflash:", "other:", 1))
+    (refused,) = third.json("prune", check=4)["targets"]
+    assert "has no job other there in its inventory" in refused["error"]
+
+
 def test_only_what_belongs_to_a_host_is_asked_of_others(
     daemons: list[Orch], postgres: Postgres
 ) -> None:
