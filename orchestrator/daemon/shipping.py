@@ -201,11 +201,13 @@ def code_folder(parts: Parts) -> Path:
 
 
 async def _remember(parts: Parts, planned: Planned, release: Release) -> int:
+    came = planned.plan.provenance.to_json()
+    kept = {key: came[key] for key in ("by", "commit", "branch", "dirty")}
     return await parts.store.releases.add(
         release,
         job=planned.job.name,
         target=planned.job.target.name,
-        provenance={"inventory": parts.inventory.digest},
+        provenance={**kept, "inventory": parts.inventory.digest},
     )
 
 
@@ -226,7 +228,8 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
     """The stream of `orch deploy`."""
     inventory = parts.file.checked()
     _require_jobs(inventory)
-    wanted = [find_job(inventory, name) for name in jobs] if jobs else list(_all(inventory))
+    named = [find_job(inventory, name) for name in dict.fromkeys(jobs)]
+    wanted = named or _all(inventory)
     async with Ahead() as ahead:
         for job in wanted:
             with only_one(parts, job.name):

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from orchestrator.api.client import Client
 from tests.acceptance.conftest import PLAYED, MakeOrch, local_job
 
 
@@ -20,7 +21,9 @@ def test_a_release_is_listed_with_its_origin_and_gone_back_to(
     orch = make_orch(inventory.replace(str(PLAYED), str(package)))
     orch("run", "-m", "the commit")
     (package / "steps.py").write_text((package / "steps.py").read_text() + "# changed\n")
-    plan = orch("deploy").stdout.splitlines()[0]
+    said = orch("deploy", "dflash", "dflash").stdout
+    plan = said.splitlines()[0]
+    assert said.count("dflash -> local") == 1
 
     (found,) = orch.json("releases")["targets"]
     newest, older = found["releases"]
@@ -33,6 +36,12 @@ def test_a_release_is_listed_with_its_origin_and_gone_back_to(
     assert f"{newest['commit'][:10]} of " in shown
     assert "with changes" in shown
     assert f"cat {newest['diff']}" in shown
+
+    client = Client(Path(orch.json("daemon", "status")["socket"]))
+    done = client.get("/v1/releases")["releases"][0]["provenance"]
+    assert {key: done[key] for key in ("by", "commit", "dirty")} == {
+        key: newest[key] for key in ("by", "commit", "dirty")
+    }
 
     back = orch.json("rollback", older["digest"][:6])
     assert (back["before"], back["current"]) == (newest["digest"], older["digest"])

@@ -315,7 +315,7 @@ async def test_rollback_goes_one_back_and_to_a_named_release(
     await release.rollback(caller, job, made[0])
     with pytest.raises(DeployError, match="no release before the current one") as refused:
         await release.rollback(caller, job)
-    assert refused.value.remedy == f"Name one with --to: {made[2]}, {made[1]}."
+    assert refused.value.remedy == f"Name one: {made[2]}, {made[1]}."
 
 
 async def test_one_release_is_no_way_back(caller: NearCaller, job: Job, package: Path) -> None:
