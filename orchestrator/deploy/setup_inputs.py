@@ -16,7 +16,12 @@ from orchestrator.core.model import Setup
 from orchestrator.deploy.walk import Walk
 from orchestrator.probe import manifest as wire
 
+_PARSED = (".txt", ".in")
 _INCLUDES = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[ \t=]*([^\s#]+)", re.MULTILINE)
+_LOCAL_LINE = re.compile(r"^\s*(?:-e\b|--editable\b|\.{1,2}(?:[/\[\s]|$)|file:)", re.MULTILINE)
+_LOCAL_COMMAND = re.compile(
+    r"\binstall\b[^;&|]*\s(?:-e|--editable|\.{1,2}(?=[/\[\s]|$))|\bsetup\.py\b"
+)
 _UNSUPPORTED = {
     "poetry.lock": "poetry export -o requirements.txt",
     "pdm.lock": "pdm export -o requirements.txt",
@@ -32,23 +37,29 @@ def setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | Non
     """
     if setup is None:
         return None
-    told = {
+    told: dict[str, Any] = {
         "python": setup.python,
         "requirements": setup.requirements,
         "system_site_packages": setup.system_site_packages,
         "run": list(setup.run),
     }
-    included = _included(setup.requirements, name, walk) if setup.requirements is not None else []
-    return {**told, "included": included} if included else told
-
-
-def _included(requirements: str, name: str, walk: Walk) -> list[str]:
-    """Paths in the package of all other files that are read for the requirements."""
     inside = {
         entry.path.removeprefix(f"{name}/"): entry.content
         for entry in walk.entries
         if entry.kind == wire.FILE and entry.path.startswith(f"{name}/")
     }
+    included = _included(setup.requirements, inside, name, walk) if setup.requirements else []
+    files = [one for one in (setup.requirements, *included) if one and one.endswith(_PARSED)]
+    # What is installed from the release's own folder is of that release alone, and goes with it.
+    of_package = any(map(_LOCAL_COMMAND.search, setup.run)) or any(
+        _LOCAL_LINE.search(_read(walk, inside[one])) for one in files
+    )
+    told |= {"included": included} if included else {}
+    return {**told, "of_package": True} if of_package else told
+
+
+def _included(requirements: str, inside: dict[str, str], name: str, walk: Walk) -> list[str]:
+    """Paths in the package of all other files that are read for the requirements."""
     if requirements not in inside:
         raise DeployError(
             f"setup.requirements names {requirements}, which is not in the package {name}.",
@@ -64,7 +75,7 @@ def _included(requirements: str, name: str, walk: Walk) -> list[str]:
         return [_needed(posixpath.join(requirements, "../pyproject.toml"), requirements, inside)]
     found: list[str] = []
     waiting = [requirements]
-    while waiting and requirements.endswith((".txt", ".in")):
+    while waiting and requirements.endswith(_PARSED):
         path = waiting.pop()
         for one in _named_in(_read(walk, inside[path])):
             needed = _needed(posixpath.join(posixpath.dirname(path), one), path, inside)

@@ -62,7 +62,8 @@ class Surroundings(NamedTuple):
 def digest_of(listing: Listing, around: Surroundings) -> str | None:
     """The name of the environment that a release needs; None where it has no setup.
 
-    Made of the interpreter as it is here, the requirements' content, wheels and commands.
+    Made of the interpreter as it is here, the requirements' content, wheels and commands; of the
+    whole package where that is installed itself.
     """
     manifest = listing.manifest
     setup = manifest.setup
@@ -76,6 +77,7 @@ def digest_of(listing: Listing, around: Surroundings) -> str | None:
         "system_site_packages": setup["system_site_packages"],
         "run": setup["run"],
         **_included(listing, setup.get("included") or ()),
+        **({"package": _content_of(listing)} if setup.get("of_package") else {}),
         "wheels": sorted(
             entry.content
             for entry in listing.entries.values()
@@ -91,6 +93,12 @@ def _included(listing: Listing, names: Sequence[str]) -> dict[str, Any]:
     prefix = listing.manifest.name
     contents = [listing.entries[f"{prefix}/{name}"].content for name in names]
     return {"included": contents} if contents else {}
+
+
+def _content_of(listing: Listing) -> str:
+    """What tells a package apart that setup installs from the release's own folder."""
+    lines = "\n".join(sorted(listing.lines.values()))
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _identity(python: str, around: Surroundings) -> str:

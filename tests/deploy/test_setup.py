@@ -20,6 +20,9 @@ from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
 from orchestrator.deploy.plan import DeployPlan
 from orchestrator.deploy.release import DeployProgress
+from orchestrator.probe import manifest as wire
+from orchestrator.probe.listing import Listing
+from orchestrator.probe.setup import Surroundings, digest_of
 
 from .caller import NearCaller
 from .whole import leftovers
@@ -151,6 +154,32 @@ async def test_a_file_that_the_requirements_include_is_one_of_setups_inputs(
     included = collect(job, cache=HashCache(package / "h"), now=time.time()).manifest.setup
     assert included is not None
     assert included["included"] == ["needs/base.txt", "needs/limits.txt"]
+
+
+@pytest.mark.parametrize(
+    ("setup", "line", "made_anew"),
+    [
+        (Setup(requirements="requirements.txt"), "-e .", True),
+        (Setup(requirements="requirements.txt"), "./sub[all]", True),
+        (Setup(requirements="requirements.txt"), "greeting.extra==1.0", False),
+        (Setup(run=("python -m pip install --no-deps -e .",)), "", True),
+        (Setup(run=("uv pip install .",)), "", True),
+        (Setup(run=("pip install greeting ; echo .",)), "", False),
+    ],
+)
+async def test_what_setup_installs_of_the_package_itself_is_made_with_each_release(
+    caller: NearCaller, job: Job, package: Path, setup: Setup, line: str, made_anew: bool
+) -> None:
+    """Else a changed release would run an older one's code, and fail once that is pruned."""
+    (package / "requirements.txt").write_text(f"{line}\n")
+    job = dataclasses.replace(job, setup=setup)
+    names = []
+    for number in range(2):
+        (package / "model.py").write_text(f"LAYERS = {number}\n")
+        told = collect(job, cache=HashCache(package.parent / "h"), now=time.time())
+        encoded = wire.join(told.manifest.header(), told.lines)
+        names.append(digest_of(Listing.of(encoded), Surroundings({}, [])))
+    assert (names[0] != names[1]) is made_anew
 
 
 @pytest.mark.parametrize(
