@@ -8,14 +8,15 @@ environment.py  values of secrets and sink addresses, in memory only
 board.py        the newest view of everything, with a cursor for `what changed since`
 views.py        stored values -> the API's documents
 fleet.py        one link for each target, its GPUs, its state; machines.py the hosts below them
-crew.py         one supervisor for each run that lives; display.py what is shown of them
+crew.py         one supervisor for each run that lives; display.py what is shown of them,
+                stopping.py who waits for the end of one, weighing.py whose policy was edited
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py
                 asks and answers it through the database, moving.py brings a host over,
                 fetching.py gets the output of runs that another one saw end
 rebuilding.py   runs come back from their targets after a lost database; coming_back.py whoever
                 asks meanwhile waits; numbering.py no number is used again
-duties.py       what is done by the clock
+duties.py       what is done by the clock; lasting.py that it goes on after a failure
 shipping.py     deploy, as a person asks for it, step by step; releasing.py what is there, and the
                 way back; deploy_looks.py what a job finds after a deploy, drift.py what of it
                 changed since the last good run
