@@ -12,7 +12,7 @@ from orchestrator.core.decide.evidence import concerns_gpus
 from orchestrator.core.decide.inputs import FindingSeen, Launched, VerdictReached
 from orchestrator.core.decide.paper import Paper
 from orchestrator.core.decide.restart import GiveUp, Restart, judge
-from orchestrator.core.findings import Verdict
+from orchestrator.core.findings import Certainty, Verdict
 from orchestrator.core.model import RESTART, Attempt, Incident, IncidentState, RunState
 
 POLICY_STOP_GRACE_S = 30.0
@@ -96,6 +96,8 @@ class Desk(Paper):
             return
         attempt = self._attempt()
         event = _with_word_of_the_end(event, attempt)
+        if self._view.stop_reason == STOP_ON:
+            event = self._as_stopped_for(event)
         self._run = replace(self._run, verdict=event.verdict.to_json())
         if self._run.state is RunState.STOPPING and self._view.stop_reason != STOP_ON:
             self._end(RunState.STOPPED)
@@ -105,6 +107,16 @@ class Desk(Paper):
                 self._resolve(one, f"run {self._run.number} finished.")
         else:
             self._failed(event, attempt)
+
+    def _as_stopped_for(self, event: VerdictReached) -> VerdictReached:
+        """Where the log tells of our own signal alone, the cause is what it was stopped for."""
+        words, seen = set(self._policy.job.watch.stop_on), event.verdict
+        said = seen.certainty is not Certainty.GUESS and seen.signature not in (None, "interrupted")
+        for one in () if said else reversed(self._view.incidents):
+            names = {one.signature, f"{one.finding.get('ends')}_death"}
+            if one.attempt == self._run.attempt and words & names:
+                return replace(event, verdict=incidents.verdict_of(one, seen), same_as=one.same_as)
+        return event
 
     def _failed(self, event: VerdictReached, attempt: Attempt | None) -> None:
         choice = judge(

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.core.decide.decision import RunView
 from orchestrator.core.decide.inputs import FindingSeen, VerdictReached
-from orchestrator.core.findings import Certainty, Finding, Role
+from orchestrator.core.findings import Certainty, Finding, Role, Verdict
 from orchestrator.core.model import Attempt, Incident, IncidentState, Severity, number_of
 
 CASCADE_S = 60.0
@@ -101,6 +101,26 @@ def of_verdict(event: VerdictReached, attempt: Attempt | None) -> Occurrence:
         same_as=event.same_as,
         conclusive=True,
         guessed=verdict.certainty is Certainty.GUESS or verdict.signature is None,
+    )
+
+
+def verdict_of(incident: Incident, verdict: Verdict) -> Verdict:
+    """The verdict on an attempt that was stopped for what this incident stands for."""
+    found = incident.finding
+    text = [str(found["text"])] if found.get("text") else []
+    return replace(
+        verdict,
+        crash=True,
+        signature=incident.signature,
+        title=incident.title,
+        severity=incident.severity,
+        family=incident.family,
+        fingerprint=incident.fingerprint,
+        cause=str(found.get("cause") or ""),
+        next_steps=tuple(found.get("next_steps") or ()),
+        evidence=tuple(found.get("evidence") or text),
+        certainty=Certainty.CERTAIN,
+        certainty_reason="",
     )
 
 

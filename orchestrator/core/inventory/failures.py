@@ -21,6 +21,9 @@ BY_THEMSELVES = frozenset(
 )
 """Names of alerts that no line of a log stands behind."""
 
+WATCHED = frozenset({"hang", "expectation_failed", "throughput_drop", "straggler", "output_lost"})
+"""What is found of a run that lives and prints nothing of it: it may be stopped for that."""
+
 GROUPS = frozenset({"infra", "cuda_ecc", "interruption"})
 """Several signatures by one word, for `restart: {on: ...}`."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.core.inventory.document import Location
-from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES
+from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WATCHED
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
 
@@ -124,8 +124,8 @@ def _own_rules(tree: dict[str, Any]) -> frozenset[str]:
 def _job_failures(name: str, job: dict[str, Any], own: frozenset[str]) -> Found:
     known = SIGNATURES | own
     for part, key, names in (
-        ("restart", "on", known | GROUPS),
-        ("watch", "stop_on", known | DEATHS),
+        ("restart", "on", known | WATCHED | GROUPS),
+        ("watch", "stop_on", known | WATCHED | DEATHS),
     ):
         policy = job.get(part)
         said = policy.get(key) if isinstance(policy, dict) else None
@@ -151,7 +151,7 @@ def _alerts(alerts: dict[str, Any]) -> Found:
         if not isinstance(sink, dict):
             continue
         needed = "command" if sink.get("type") == "command" else "url_env"
-        if sink.get("type") in {"webhook", "apprise", "command"} and not sink.get(needed):
+        if sink.get("type") in ("webhook", "apprise", "command") and not sink.get(needed):
             place: Location = ("alerts", "sinks", name, needed)
             yield place, f"is required for a sink of type {sink['type']}"
         if sink.get("wrapper_alert") is True:

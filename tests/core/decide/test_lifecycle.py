@@ -419,3 +419,15 @@ def test_what_fell_along_is_known_when_the_log_is_read_again() -> None:
     assert told_of(story.incidents) == {"v1:cuda_oom", "v1:nccl"}
     story.tell(story.exited(1), crash("cuda_oom"))
     assert told_of(story.incidents) == {"v1:cuda_oom", "v1:nccl"}
+
+
+def test_what_a_run_was_stopped_for_is_what_it_died_of() -> None:
+    """Our own signal is no cause: one incident, one alert, and the policy weighs what was found."""
+    name = "expectation_failed"
+    story = Story(policy(name, stop_on=(name,))).running()
+    story.tell(seen(name, ends=None, family=None))
+    assert story.actions == [ActionKind.STOP]
+    story.tell(story.exited(None, signal=15), crash("interrupted", family=None))
+    assert story.state is RunState.BACKOFF
+    assert [one.signature for one in story.incidents] == [name]
+    assert story.sent == [("firing", name)]
