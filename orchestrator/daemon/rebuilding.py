@@ -198,7 +198,7 @@ def _run_of(
         session=str(last["attempt"].get("session") or job.session or job.name),
         directory=directory,
         release=_release(job, last["attempt"]),
-        why=str(asked.get("why") or "rebuilt from what its target knew"),
+        why=str(asked.get("why", "rebuilt from what its target knew")),
         args=tuple(map(str, asked.get("args") or ())),
         env={str(name): str(value) for name, value in (asked.get("env") or {}).items()},
         forced=bool(asked.get("forced")),

@@ -165,3 +165,15 @@ async def test_who_asks_is_told_where_nothing_is_known_yet(
     await back.settle_job("dflash")
     assert back.refusals == "local: no Python there."
     await store.close()
+
+
+async def test_a_run_without_a_reason_comes_back_without_one(
+    rebuilding: Rebuilding, tmp_path: Path
+) -> None:
+    """Only of a run whose target does not say what it was asked for, that is said in its place."""
+    asked = {"target": "local", "why": "", "args": [], "env": {}, "whole": True}
+    leave_run(rebuilding, tmp_path, "dflash-1", {"started_at": 1.0, "asked": asked})
+    leave_run(rebuilding, tmp_path, "dflash-2", {"started_at": 1.0})
+    assert await rebuilt(rebuilding) == {"dflash-1", "dflash-2"}
+    whys = [(await rebuilding.store.runs.get(run)).why for run in ("dflash-1", "dflash-2")]
+    assert whys == ["", "rebuilt from what its target knew"]
