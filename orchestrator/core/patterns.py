@@ -5,6 +5,7 @@ line for years and holds the interpreter meanwhile: it reads the syntax, and pat
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
@@ -90,7 +91,10 @@ class Pattern:
 def read_pattern(text: str, *, any_case: bool = False) -> Pattern:
     """An expression in Python's syntax; ValueError, which says what it is or does, for another."""
     try:
-        re.compile(text)
+        with warnings.catch_warnings():
+            # Of what another Python may read otherwise one day: it is RE2 that searches.
+            warnings.simplefilter("ignore", FutureWarning)
+            re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is no regular expression: {error}") from error
     return Pattern(_PYTHON_ONLY.sub(_for_engine, text), any_case=any_case)

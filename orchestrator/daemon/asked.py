@@ -18,11 +18,11 @@ class _Kind(NamedTuple):
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_whole(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and abs(value) < 2**63
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _are_pairs(value: Any) -> bool:

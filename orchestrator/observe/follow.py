@@ -88,7 +88,7 @@ class Follower:
                 yield event
 
     def _events(self, frame: dict[str, Any]) -> list[Event]:
-        at = float(frame["t"]) if "t" in frame else self._clock.now()
+        at = self._clock.now() if frame.get("t") is None else float(frame["t"])
         match frame["kind"]:
             case "bytes" if frame["stream"] == LOG:
                 return [LogBytes(offset=frame["offset"], data=frame["data"], at=at)]

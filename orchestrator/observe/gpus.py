@@ -37,7 +37,7 @@ def gpus_sampled(frame: Mapping[str, Any]) -> GpusSampled:
     """The event of a `gpus` frame, or of the value of the op of that name."""
     return GpusSampled(
         samples=tuple(_sample(item) for item in frame["samples"]),
-        source=str(frame["source"] or ""),
+        source=str(frame.get("source") or ""),
         at=float(frame["t"]),
         error=frame.get("error"),
     )

@@ -1,6 +1,7 @@
 """The daemon's own disk fills while a run prints: it waits, says so, and loses nothing."""
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -51,3 +52,47 @@ def test_a_full_disk_here_is_waited_for(
         assert "output_not_stored" not in orch.json("show", run)["metrics"]
     finally:
         orch("daemon", "stop", check=None)
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is left, to the last byte."""
+    file = disk / "filled"
+    with file.open("wb", buffering=0) as filled:
+        for size in (65_536, 100):
+            try:
+                while filled.write(b"x" * size):
+                    pass
+            except OSError:
+                continue
+    return file
+
+
+def test_reading_goes_on_and_storing_is_refused_in_words(
+    make_orch: MakeOrch, short_folder: Path, small_disk: Path
+) -> None:
+    """Nothing is done by half; with space again the same commands work, on a whole database."""
+    made = make_orch(local_job(short_folder, "python3 -m played steps --count 3000"))
+    orch = replace(made, env={**made.env, "XDG_STATE_HOME": str(small_disk)})
+    try:
+        run = orch.json("run", "--detach")["run"]
+        orch.until(lambda: "step" in orch("logs", run).stdout)
+        filled = fill(small_disk)
+        silence = ("silence", "add", "job=dflash", "--for", "1h", "-m", "x")
+        for words in (silence, ("run", "--detach", "--replace"), ("stop", run)):
+            said = orch(*words, check=1).stderr
+            assert "The store cannot be written" in said, words
+            assert "Free some space" in said, words
+        assert orch.json("show", run)["state"] == "running"
+        assert "step" in orch("logs", run).stdout
+        orch("status")
+        filled.unlink()
+        orch(*silence)
+        orch("stop", run)
+        assert orch.json("show", run)["state"] == "stopped"
+        assert len(orch.json("ps", "-a")["runs"]) == 1
+    finally:
+        orch("daemon", "stop", check=None)
+    (database,) = small_disk.glob("orch/*/orch.db")
+    with sqlite3.connect(database) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()

@@ -29,7 +29,17 @@ ROUTES = {
     "/v1/hosts/here/give-up": ("to",),
     "/v1/targets/local/end-process": ("pid", "start", "command", "grace_s"),
 }
-WRONG: tuple[Any, ...] = (7, -1.5, True, "word\x1b[2J", ["a", 7], {"a": {"b": []}}, None, "")
+WRONG: tuple[Any, ...] = (
+    7,
+    -1.5,
+    10**400,
+    True,
+    "word\x1b[2J",
+    ["a", 7],
+    {"a": {"b": []}},
+    None,
+    "",
+)
 
 
 class _Unix(http.client.HTTPConnection):
@@ -68,6 +78,19 @@ def test_wrong_types_are_refused_in_words(make_orch: MakeOrch, short_folder: Pat
     assert orch.json("daemon", "status")["pid"] == place["pid"]
     assert orch.json("ps", "-a")["runs"] == []
     assert "failed" not in orch.log()
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan"), 2**63, True])
+def test_a_number_is_one_that_can_be_counted_with(number: float) -> None:
+    """Beyond all bounds it is refused as what is none, also inside an object."""
+    for what, body in (
+        ("stop", {"grace_s": number}),
+        ("silence-add", {"for_s": number}),
+        ("silence-add", {"match": {"job": number}}),
+        ("end-process", {"pid": number}),
+    ):
+        with pytest.raises(UsageError):
+            checked(what, body)
 
 
 def test_a_reason_is_a_sentence_and_no_file() -> None:

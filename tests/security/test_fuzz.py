@@ -4,13 +4,15 @@ import random
 import socket
 from pathlib import Path
 
-from bench.fuzz.__main__ import READERS, fuzz, mutated, seeds
+from bench.fuzz.__main__ import fuzz
+from bench.fuzz.inputs import mutated, seeds
+from bench.fuzz.readers import READERS
 from tests.acceptance.conftest import MakeOrch, local_job
 
 
 def test_readers_survive_hostile_inputs() -> None:
-    """A thousand inputs: no crash, no hang, and every reader had some."""
-    found = fuzz(1000, 7)
+    """Two thousand inputs: no crash, no hang, and every reader had some."""
+    found = fuzz(2000, 7)
     assert found["finds"] == []
     counts = found["by_reader"]
     assert isinstance(counts, dict)
