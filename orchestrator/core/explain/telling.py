@@ -92,11 +92,13 @@ def lasted(seconds: float | None) -> str:
 
 def _died(run: Run, incident: Incident) -> Document:
     found = incident.finding
-    began = run.started_at
+    began, at = run.started_at, incident.opened_at
+    if found.get("ends") == "process" and run.incident == incident.id and run.ended_at:
+        at = min(at, run.ended_at)  # a daemon may have come back long after the end
     return {
-        "at": incident.opened_at,
-        "at_text": moment(incident.opened_at),
-        "after_s": None if began is None else max(0.0, incident.opened_at - began),
+        "at": at,
+        "at_text": moment(at),
+        "after_s": None if began is None else max(0.0, at - began),
         "step": run.step,
         "loss": run.loss,
         "thread": found.get("thread"),

@@ -116,6 +116,15 @@ def test_source_of_a_rank_is_shown_without_its_tag() -> None:
     assert said["where"]["source"] == "hidden = self.model(tokens)"
 
 
+def test_end_that_no_daemon_saw_is_told_by_its_own_time() -> None:
+    """A daemon that comes back an hour later opens the incident then; the run died before."""
+    died = incident(5, finding={**FINDING, "ends": "process"})
+    ended = replace(story().run, ended_at=died.opened_at - 3600, incident=died.id)
+    said = explain(story(run=ended, incident=died))
+    assert said["died"]["at"] == died.opened_at - 3600
+    assert said["died"]["at"] == ended.ended_at
+
+
 def test_what_was_tried_and_what_became_of_it() -> None:
     """Each run since the first occurrence has its -m text and its end; another face is no fix."""
     said = explain(story())
