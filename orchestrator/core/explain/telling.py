@@ -134,8 +134,8 @@ def _source(path: str, line: int, traceback: str) -> str:
     name = re.escape(posixpath.basename(path))
     pattern = rf'{name}"?, line {line}\b[^\n]*\n\s*(?!File )([^\n]+)'
     shown = re.search(pattern, traceback)
-    line = _TAG.sub("", shown[1]).strip() if shown else ""
-    return "" if set(line) <= set("^~ ") else line
+    source = _TAG.sub("", shown[1]).strip() if shown else ""
+    return "" if set(source) <= set("^~ ") else source
 
 
 def _seen(one: Occurrence, incident: Incident) -> Document:
