@@ -16,7 +16,8 @@ Fingerprint = Mapping[str, Any]
 
 _WITHIN_S = 120.0
 _SINGLE = ("python", "torch", "cuda", "driver", "kernel")
-_ENVIRONMENT = re.compile(r"/env/[0-9a-f]{8,}/")
+_ENVIRONMENT = re.compile(r"/(env|releases)/[0-9a-f]{8,}/")
+"""Setup's own environment is `env/DIGEST`, seen through the release's `.venv`."""
 _SHRANK = 0.9
 """A cache with less than this part of its earlier size has been cleared, not tidied."""
 
@@ -99,8 +100,8 @@ def _packages(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
 
 
 def _place(package: Mapping[str, Any]) -> str:
-    """Where a package comes from; an environment that was made anew is the same place."""
-    return _ENVIRONMENT.sub("/env/", str(package.get("from") or ""))
+    """Where a package comes from; an environment made anew, or linked by another release, is one."""
+    return _ENVIRONMENT.sub(r"/\1/", str(package.get("from") or ""))
 
 
 def _texts(part: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:

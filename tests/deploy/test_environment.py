@@ -86,9 +86,11 @@ def test_a_package_of_another_place_is_a_change() -> None:
     assert [str(one) for one in diff(made(packages=before), made(packages=after))] == [
         "torch 2.11 of /usr/lib/python3 -> 2.11 of /root/.local/lib"
     ]
-    for side, digest in ((before, "0123456789abcdef"), (after, "fedcba9876543210")):
-        side["torch"]["from"] = f"/srv/orch/dflash/env/{digest}/lib/python3.12/site-packages"
-    assert diff(made(packages=before), made(packages=after)) == ()
+    linked = "/srv/orch/dflash/releases/{}/trainer/.venv/lib/python3.12/site-packages"
+    for place in ("/srv/orch/dflash/env/{}/lib/python3.12/site-packages", linked):
+        before["torch"]["from"] = place.format("0123456789abcdef")
+        after["torch"]["from"] = place.format("fedcba9876543210")
+        assert diff(made(packages=before), made(packages=after)) == ()
 
 
 def test_a_cache_that_grew_and_an_interpreter_that_was_silent_are_no_change() -> None:
