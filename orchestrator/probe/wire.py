@@ -68,7 +68,8 @@ class Wire:
 
         A new one is cleared first and comes page by page, which costs as much as to fill it.
         """
-        content = (frame.get("args") or {}).pop("data", None)
+        args = frame.get("args")
+        content = args.pop("data", None) if isinstance(args, dict) else None
         if isinstance(content, bytearray) and len(self._spare) < _SPARE:
             self._spare.append(content)
 

@@ -71,3 +71,10 @@ def test_no_buffer_is_kept_at_rest(end: End) -> None:
     assert second["args"]["data"] is not held
     end.wire.take_back(second)
     assert end.comes(b"c" * 10)["args"]["data"] == b"c" * 10
+
+
+@pytest.mark.parametrize("args", [None, [], "text", {}, {"data": "text"}])
+def test_a_frame_without_bytes_gives_nothing_back(end: End, args: object) -> None:
+    """Whatever the arguments of a call are, its end neither fails nor spoils what comes next."""
+    end.wire.take_back({"kind": "call", "id": 1, "op": "x", "args": args})
+    assert end.comes(b"a" * LINE_BYTES)["args"]["data"] == b"a" * LINE_BYTES
