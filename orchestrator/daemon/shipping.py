@@ -98,7 +98,10 @@ async def _collected(parts: Parts, job: Job, ahead: Ahead | None) -> Bundle:
             for target in job.targets:
                 loop.call_soon_threadsafe(ahead.open, parts.fleet.link(target), job)
 
-    return await asyncio.to_thread(collect, job, cache=cache, now=now, on_unread=open_ahead)
+    inventory = parts.location.inventory
+    return await asyncio.to_thread(
+        collect, job, cache=cache, now=now, on_unread=open_ahead, inventory=inventory
+    )
 
 
 async def _planned(

@@ -10,8 +10,9 @@ from typing import Any
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job
+from orchestrator.core.starter import SCHEMA_NAME
 from orchestrator.deploy.hashes import HashCache, Source
-from orchestrator.deploy.ignore import Ignore
+from orchestrator.deploy.ignore import Ignore, only
 from orchestrator.deploy.setup_inputs import setup_of
 from orchestrator.deploy.walk import OnUnread, Walk
 from orchestrator.probe import manifest as wire
@@ -62,10 +63,16 @@ class Bundle:
 
 
 def collect(
-    job: Job, *, cache: HashCache, now: float, on_unread: OnUnread = lambda _: None
+    job: Job,
+    *,
+    cache: HashCache,
+    now: float,
+    on_unread: OnUnread = lambda _: None,
+    inventory: Path | None = None,
 ) -> Bundle:
     """The bundle of a job's package; DeployError names everything that cannot be shipped.
 
+    `inventory` is the one in use: it says how a package is run and is no part of it.
     `now` is unix seconds, taken before the call. Blocks: hashes what `cache` does not know, and
     says before it does how many bytes that is.
     """
@@ -78,7 +85,8 @@ def collect(
     name = Path(job.package).name
     package = os.fsencode(job.package)
     shared = tuple(sorted(job.shared))
-    exclude = (*job.exclude, *(f"/{s}" for s in shared))
+    ours = _of_inventory(inventory, job.package)
+    exclude = (*ours, *job.exclude, *(f"/{s}" for s in shared))
     walk.tree(package, name, Ignore.of(package, exclude, cache.verdicts))
     if job.wheelhouse is not None:
         walk.tree(os.fsencode(job.wheelhouse), wire.WHEELS, Ignore.none())
@@ -99,3 +107,12 @@ def collect(
         sources=walk.sources,
         folder=job.package,
     )
+
+
+def _of_inventory(inventory: Path | None, package: str) -> list[str]:
+    """Patterns of the inventory and its schema, where the package's folder holds them."""
+    root = Path(package).resolve()
+    if inventory is None or not inventory.is_relative_to(root):
+        return []
+    both = (inventory, inventory.with_name(SCHEMA_NAME))
+    return [only(path.relative_to(root).as_posix()) for path in both]

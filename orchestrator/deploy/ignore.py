@@ -5,6 +5,7 @@ Owns the order in which they speak. Reads `.gitignore` files and nothing else.
 
 import functools
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -94,6 +95,11 @@ class Ignore:
             if verdict is not None:
                 return verdict
         return False
+
+
+def only(path: str) -> str:
+    """The pattern that means this one path of a package, whatever characters it has."""
+    return "/" + re.sub(r"([\\*?\[\] ])", r"\\\1", path)
 
 
 def _levels_above(package: bytes) -> list[_Level]:

@@ -178,6 +178,43 @@ def test_requirements_must_be_shipped(job: Job, tmp_path: Path) -> None:
         bundle_of(job, tmp_path, setup=Setup(requirements="requirements.txt"))
 
 
+@pytest.mark.parametrize("name", ["inventory.yaml", "conf/my [inv] *.yaml"])
+def test_the_inventory_in_use_is_no_part_of_a_package(
+    job: Job, package: Path, tmp_path: Path, name: str
+) -> None:
+    """An edit of it, or of the schema beside it, is no new release; its namesakes are shipped."""
+    inventory = package / name
+    (package / "other").mkdir()
+    inventory.parent.mkdir(exist_ok=True)
+    schema = inventory.with_name("inventory.schema.json")
+    others = [package / "other/inventory.yaml", package / "other/inventory.schema.json"]
+
+    def shipped(text: str) -> Bundle:
+        for path in (inventory, schema):
+            path.write_text(text)
+        cache = HashCache(tmp_path / "hashes.json")
+        return collect(job, cache=cache, now=time.time(), inventory=inventory)
+
+    for path in others:
+        path.write_text("mine")
+    before = shipped("version: 1\n")
+    assert not {name, str(schema.relative_to(package))} & paths(before)
+    assert {str(path.relative_to(package)) for path in others} <= paths(before)
+    assert shipped("version: 1 # edited\n").digest == before.digest
+
+
+def test_an_inventory_is_shipped_where_the_job_says_so(
+    job: Job, package: Path, tmp_path: Path
+) -> None:
+    """`exclude:` has the last word on it, by a `!`."""
+    inventory = package / "inventory.yaml"
+    inventory.write_text("version: 1\n")
+    asked = dataclasses.replace(job, exclude=("!/inventory.yaml",))
+    cache = HashCache(tmp_path / "hashes.json")
+    bundle = collect(asked, cache=cache, now=time.time(), inventory=inventory)
+    assert "inventory.yaml" in paths(bundle)
+
+
 def test_a_job_without_a_package_has_nothing_to_deploy(job: Job, tmp_path: Path) -> None:
     """It is said, with the key that is missing."""
     with pytest.raises(DeployError, match="no package to deploy"):
