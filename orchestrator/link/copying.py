@@ -82,7 +82,7 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
     place again where a copy was cut.
     OrchError where something could not be read, written or verified; copying again goes on.
     """
-    found = await _call(source, "copy_look", path=path)
+    found = _plain(source, await _call(source, "copy_look", path=path))
     if found["kind"] == here.NOTHING:
         raise UsageError(f"{path} is not there.", remedy="Look at the path and its side.")
     there = await _call(to, "copy_look", path=to_path)
@@ -107,21 +107,30 @@ async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
     while more:
         page = await _call(source, "copy_tree", path=top, skip=skip)
         for entry in page["entries"]:
-            yield entry
-        skip, more = skip + len(page["entries"]), page["more"]
+            yield _plain(source, entry)
+        # A page of nothing that promises more would go on for ever.
+        skip, more = skip + len(page["entries"]), page["more"] and bool(page["entries"])
+
+
+def _plain(source: End, entry: Entry) -> Entry:
+    """From a target nothing comes that runs as the user who copied it (set-uid, set-gid)."""
+    return entry if isinstance(source, Here) else {**entry, "mode": entry["mode"] & 0o777}
 
 
 def require_inside(top: str, entries: list[Entry]) -> None:
     """OrchError where a name leads out of the folder: the other side may be hostile.
 
-    What lies below a link would be written to wherever that link points.
+    What lies below a link, of this copy or an earlier one, would be written wherever that points:
+    so each name is below folders that are told as such, and is written in one way only.
     """
     links = {str(entry["name"]) for entry in entries if entry["kind"] == here.LINK}
+    folders = {str(entry["name"]) for entry in entries if entry["kind"] == here.FOLDER} - links
     for entry in entries:
         name = str(entry["name"])
         parts = name.split("/")
-        above = ("/".join(parts[:number]) for number in range(1, len(parts)))
-        if name.startswith("/") or ".." in parts or "\0" in name or links.intersection(above):
+        above = {"/".join(parts[:number]) for number in range(1, len(parts))}
+        odd = name != "." and not {"", ".", ".."}.isdisjoint(parts)
+        if odd or "\0" in name or not above <= folders:
             raise OrchError(
                 f"{top}: the other side names {name!r}, which leads out of that folder; nothing "
                 "was copied.",
@@ -139,7 +148,12 @@ async def _folder(
     for entry in folders:
         # Writable for now; its own mode comes once everything is in it.
         await _call(
-            to, "copy_make", path=at(place, entry), kind=here.FOLDER, mode=entry["mode"] | 0o700
+            to,
+            "copy_make",
+            path=at(place, entry),
+            kind=here.FOLDER,
+            mode=entry["mode"] | 0o700,
+            inside=entry["name"] != ".",
         )
     room = asyncio.Semaphore(FILES_AT_ONCE)
 

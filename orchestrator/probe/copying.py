@@ -27,6 +27,10 @@ _PAGE_BYTES = 4096
 FILE, FOLDER, LINK, OTHER, NOTHING = "file", "folder", "link", "other", "nothing"
 
 
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A link of the part's name leads elsewhere: whoever sent the folder before may have sent it."""
+
+
 def part_of(path: str) -> str:
     """Where a file is built."""
     folder, name = os.path.split(path)
@@ -96,7 +100,7 @@ def copy_read(args: Frame, _progress: Progress) -> Frame:
 def copy_write(args: Frame, _progress: Progress) -> Frame:
     """Bytes into the part of a file; what is behind `offset` goes where `cut` is said."""
     chunk, offset = memoryview(args["data"]), int(args["offset"])
-    fd = os.open(part_of(_path(args)), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(part_of(_path(args)), _WRITE, 0o600)
     try:
         if args.get("cut"):
             os.ftruncate(fd, offset)
@@ -114,7 +118,7 @@ def copy_commit(args: Frame, progress: Progress) -> Frame:
     part = part_of(path)
     size = int(args["size"])
     if size == 0:
-        open(part, "wb").close()
+        os.close(os.open(part, _WRITE | os.O_TRUNC, 0o600))
     found = copy_digest({"path": path, "part": True, "size": size}, progress)
     if found["sha256"] != args["sha256"] or _size(part) != size:
         os.unlink(part)
@@ -123,7 +127,7 @@ def copy_commit(args: Frame, progress: Progress) -> Frame:
         )
     if os.path.isdir(path):
         raise Refused(f"{path} is a folder.", remedy="Give the file another name.")
-    fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fchmod(fd, int(args["mode"]))
         os.fsync(fd)
@@ -141,6 +145,9 @@ def copy_make(args: Frame, _progress: Progress) -> Frame:
             os.unlink(path)
         os.symlink(args["to"], path)
         return {}
+    if args.get("inside") and os.path.islink(path):
+        # An earlier copy may have left it: what comes now would be written where it points.
+        os.unlink(path)
     os.makedirs(path, exist_ok=True)
     os.chmod(path, int(args["mode"]))
     return {}

@@ -92,7 +92,8 @@ Ops of a call (args -> value)
     copy_read   {path, offset, size} -> {data}       raw
     copy_write  {path, offset, data, cut} -> {}      raw; into the part beside the name
     copy_commit {path, size, sha256, mode} -> {}     verified and renamed, or removed
-    copy_make   {path, kind, mode, to} -> {}         a folder or a link
+    copy_make   {path, kind, mode, to, inside} -> {}     a folder or a link; `inside`: a link in
+             the folder's place is removed
     copy_name   {path} -> {}         a folder that was built beside its name gets it
 
 A `launch` spec (LaunchSpec):

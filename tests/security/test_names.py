@@ -13,7 +13,21 @@ KEYS: Mapping[str, Any] = {"name": "d/authorized_keys", "kind": "file", "mode": 
 
 
 @pytest.mark.parametrize(
-    "name", ["../x", "a/../../x", "/etc/passwd", "..", "a/..", "a\0b", "/", "../../.ssh/config"]
+    "name",
+    [
+        "./x",
+        "a//x",
+        "d/./x",
+        "unlisted/x",
+        "../x",
+        "a/../../x",
+        "/etc/passwd",
+        "..",
+        "a/..",
+        "a\0b",
+        "/",
+        "../../.ssh/config",
+    ],
 )
 def test_names_that_climb_are_refused(name: str) -> None:
     """A name with `..`, an absolute one or one with a NUL stops the copy before it begins."""
@@ -27,6 +41,57 @@ def test_nothing_is_written_through_a_link() -> None:
     for entries in ([link, KEYS], [KEYS, link]):
         with pytest.raises(OrchError, match="leads out of that folder"):
             require_inside("/srv/run", entries)
+
+
+@pytest.mark.parametrize("planted", ["d", ".file.orch-part"])
+async def test_a_link_of_an_earlier_copy_leads_nowhere(tmp_path: Path, planted: str) -> None:
+    """First a link comes, and at the second copy what would be written through it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("as it was")
+    source, to = tmp_path / "source", tmp_path / "to"
+    (source / "d").mkdir(parents=True)
+    (source / "d" / "kept").write_text("changed")
+    (source / "file").write_text("changed")
+    to.mkdir()
+    (to / "source").mkdir()
+    (to / "source" / planted).symlink_to(outside if planted == "d" else outside / "kept")
+    try:
+        await copy(Here(), str(source), Here(), str(to), Copied())
+    except OrchError:
+        assert planted != "d"
+    assert (outside / "kept").read_text() == "as it was"
+
+
+class Set(Here):
+    """A target whose file is set-uid."""
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, and say so."""
+        answer = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        for entry in answer.get("entries", [answer]):
+            if "mode" in entry and entry["kind"] == "file":
+                entry["mode"] = 0o6755
+        return answer
+
+
+class FromTarget:
+    """A way to it that is not this machine itself."""
+
+    def __init__(self) -> None:
+        self.call = Set().call
+
+
+@pytest.mark.parametrize("path", ["source", "source/file"])
+async def test_nothing_comes_set_uid(tmp_path: Path, path: str) -> None:
+    """It would run as whoever copied it."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "file").write_text("#!/bin/sh")
+    await copy(FromTarget(), str(tmp_path / path), Here(), str(tmp_path / "to"), Copied())
+    (found,) = (one for one in (tmp_path / "to", *(tmp_path / "to").rglob("*")) if one.is_file())
+    assert found.stat().st_mode & 0o7777 == 0o755
 
 
 class Lying(Here):

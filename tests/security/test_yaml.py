@@ -37,6 +37,7 @@ def test_aliases_of_aliases_are_refused() -> None:
         (b"version: 1\njobs: " + b"[" * 5000 + b"]" * 5000, "nested deeper"),
         (b"version: 1\nhosts: !!python/object/apply:os.system [reboot]\n", "only plain YAML"),
         (b"version: 1\nhosts: {a\x1b: 1}\n", "character YAML forbids"),
+        (b"version: 1\nalerts: {sinks: {a: {type: {}}}}\n", "alerts.sinks.a"),
     ],
 )
 def test_other_tricks_are_refused(source: bytes, words: str) -> None:
