@@ -58,7 +58,8 @@ class Display:
     async def view(self, run_id: str, stored: Run | None = None) -> messages.RunView:
         """The run as clients see it, its newest values included."""
         member = self._members.get(run_id)
-        if member is not None:
+        # One whose host was lost a moment ago is let go of soon, and knows less than the store.
+        if member is not None and self._drives(member.view.run.host):
             return self._live_view(member)
         run = stored or await self._store.runs.get(run_id)
         return self._view(run, detached=False)

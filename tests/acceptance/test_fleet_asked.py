@@ -78,8 +78,10 @@ def test_who_is_asked_to_launch_drives_the_host_from_then_on(
     assert "is driven by this daemon now" in done.stderr
     assert is_driver(asked)
     driver.until(lambda: not is_driver(driver))
-    runs = {one["id"]: one["state"] for one in driver.json("ps", "--all")["runs"]}
-    assert runs == {"dflash-1": "stopped", "dflash-2": "running"}
+    known = {"dflash-1": "stopped", "dflash-2": "running"}
+    driver.until(
+        lambda: {one["id"]: one["state"] for one in driver.json("ps", "--all")["runs"]} == known
+    )
     # And back, by a deploy; the run goes on through it and its log stays whole.
     assert "is driven by this daemon now" in driver("deploy").stderr
     assert is_driver(driver)
