@@ -5,6 +5,7 @@ import shutil
 from typing import Any
 
 from orchestrator.core.errors import Check
+from orchestrator.daemon.doctor_packages import package_checks
 from orchestrator.daemon.doctor_targets import ssh_checks, target_checks
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.machine_checks import machine_checks
@@ -29,7 +30,9 @@ async def doctor(parts: Parts) -> dict[str, Any]:
     ]
     targets = sorted(parts.inventory.targets.values(), key=lambda target: target.name)
     looked = await asyncio.gather(
-        ssh_checks(parts), *(target_checks(parts, target) for target in targets)
+        package_checks(parts),
+        ssh_checks(parts),
+        *(target_checks(parts, target) for target in targets),
     )
     checks += [check for found in looked for check in found]
     checks += machine_checks(parts)

@@ -79,7 +79,7 @@ async def plan_job(parts: Parts, job: Job, ahead: Ahead | None = None) -> list[P
                 if (target.name, job.workdir) in parts.packages.deployed:
                     link = parts.fleet.link(target)
                     group.create_task(plans.look_ahead(link, on_target(job, target)))
-            bundle = await _collected(parts, job, ahead)
+            bundle = await collected(parts, job, ahead)
             asked = [
                 group.create_task(_planned(parts, on_target(job, target), bundle, described))
                 for target in job.targets
@@ -89,7 +89,8 @@ async def plan_job(parts: Parts, job: Job, ahead: Ahead | None = None) -> list[P
     return [one.result() for one in asked]
 
 
-async def _collected(parts: Parts, job: Job, ahead: Ahead | None) -> Bundle:
+async def collected(parts: Parts, job: Job, ahead: Ahead | None = None) -> Bundle:
+    """What a deploy of the job would ship, as it is now; the refusals of `collect`."""
     cache, now = parts.packages.hashes, parts.clock.now()
     loop = asyncio.get_running_loop()
 

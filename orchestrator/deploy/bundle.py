@@ -72,9 +72,9 @@ def collect(
 ) -> Bundle:
     """The bundle of a job's package; DeployError names everything that cannot be shipped.
 
-    `inventory` is the one in use: it says how a package is run and is no part of it.
-    `now` is unix seconds, taken before the call. Blocks: hashes what `cache` does not know, and
-    says before it does how many bytes that is.
+    UsageError where its setup needs what is not there. `inventory` is the one in use: it says how
+    a package is run and is no part of it. `now` is unix seconds, taken before the call. Blocks:
+    hashes what `cache` does not know, and says before it does how many bytes that is.
     """
     if job.package is None:
         raise DeployError(
@@ -91,7 +91,7 @@ def collect(
     if job.wheelhouse is not None:
         walk.tree(os.fsencode(job.wheelhouse), wire.WHEELS, Ignore.none())
     walk.refuse_if_needed(job)
-    setup = setup_of(job.setup, name, walk)
+    setup = setup_of(job, name, walk)
     manifest = wire.Manifest(name, tuple(walk.entries), setup, shared)
     encoded = wire.join(manifest.header(), walk.lines)
     if len(walk.entries) > MAX_FILES or len(encoded) > wire.MAX_MANIFEST_BYTES:

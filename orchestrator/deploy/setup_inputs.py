@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.errors import DeployError
-from orchestrator.core.model import Setup
+from orchestrator.core.errors import DeployError, UsageError
+from orchestrator.core.inventory.nearest import near
+from orchestrator.core.model import Job
 from orchestrator.deploy.walk import Walk
 from orchestrator.probe import manifest as wire
 
@@ -30,11 +31,12 @@ _UNSUPPORTED = {
 """Lock files that neither pip nor uv installs, and what makes one that they do."""
 
 
-def setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | None:
+def setup_of(job: Job, name: str, walk: Walk) -> dict[str, Any] | None:
     """A job's setup as it travels with the manifest; None where it has none.
 
-    DeployError where a file that it needs is not shipped.
+    UsageError where a file that it needs is not shipped.
     """
+    setup = job.setup
     if setup is None:
         return None
     told: dict[str, Any] = {
@@ -48,7 +50,7 @@ def setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | Non
         for entry in walk.entries
         if entry.kind == wire.FILE and entry.path.startswith(f"{name}/")
     }
-    included = _included(setup.requirements, inside, name, walk) if setup.requirements else []
+    included = _included(job.name, setup.requirements, inside, walk) if setup.requirements else []
     files = [one for one in (setup.requirements, *included) if one and one.endswith(_PARSED)]
     # What is installed from the release's own folder is of that release alone, and goes with it.
     of_package = any(map(_LOCAL_COMMAND.search, setup.run)) or any(
@@ -58,27 +60,30 @@ def setup_of(setup: Setup | None, name: str, walk: Walk) -> dict[str, Any] | Non
     return {**told, "of_package": True} if of_package else told
 
 
-def _included(requirements: str, inside: dict[str, str], name: str, walk: Walk) -> list[str]:
+def _included(job: str, requirements: str, inside: dict[str, str], walk: Walk) -> list[str]:
     """Paths in the package of all other files that are read for the requirements."""
+    key = f"jobs.{job}.setup.requirements"
     if requirements not in inside:
-        raise DeployError(
-            f"setup.requirements names {requirements}, which is not in the package {name}.",
+        why = f"{key} names {requirements}, which is not in the package"
+        raise UsageError(
+            why + (near(requirements, inside) or "."),
             remedy="Name a file relative to the package's folder that is not left out.",
         )
     base = posixpath.basename(requirements)
     if base in _UNSUPPORTED:
-        raise DeployError(
-            f"setup.requirements names {requirements}, which neither pip nor uv installs.",
+        raise UsageError(
+            f"{key} names {requirements}, which neither pip nor uv installs.",
             remedy=f"Name what this makes of it: {_UNSUPPORTED[base]}",
         )
     if base == wire.UV_LOCK:
-        return [_needed(posixpath.join(requirements, "../pyproject.toml"), requirements, inside)]
+        project = posixpath.join(requirements, "../pyproject.toml")
+        return [_needed(key, project, requirements, inside)]
     found: list[str] = []
     waiting = [requirements]
     while waiting and requirements.endswith(_PARSED):
         path = waiting.pop()
         for one in _named_in(_read(walk, inside[path])):
-            needed = _needed(posixpath.join(posixpath.dirname(path), one), path, inside)
+            needed = _needed(key, posixpath.join(posixpath.dirname(path), one), path, inside)
             if needed not in (requirements, *found):
                 found.append(needed)
                 waiting.append(needed)
@@ -92,11 +97,11 @@ def _named_in(text: str) -> Iterator[str]:
             yield found[1]
 
 
-def _needed(path: str, by: str, inside: dict[str, str]) -> str:
+def _needed(key: str, path: str, by: str, inside: dict[str, str]) -> str:
     whole = posixpath.normpath(path)
     if whole not in inside:
-        raise DeployError(
-            f"{by} needs {whole}, which is not in the package.",
+        raise UsageError(
+            f"{key}: {by} needs {whole}, which is not in the package{near(whole, inside) or '.'}",
             remedy="Put it there, or see that neither .gitignore nor `exclude:` leaves it out.",
         )
     return whole

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.acceptance.conftest import MakeOrch, local_job
+from tests.acceptance.conftest import PLAYED, MakeOrch, local_job
 
 
 def test_doctor_finds_what_run_would_refuse(make_orch: MakeOrch, short_folder: Path) -> None:
@@ -13,6 +13,23 @@ def test_doctor_finds_what_run_would_refuse(make_orch: MakeOrch, short_folder: P
     assert not checks["gpus on local"]["ok"]
     assert "gpus_idle" in checks["gpus on local"]["remedy"]
     orch("run", check=1)
+
+
+def test_requirements_that_are_not_there(make_orch: MakeOrch, short_folder: Path) -> None:
+    """Doctor finds them, and deploy gives 2, as for all configuration; a near name is said."""
+    package = short_folder / "proj"
+    package.mkdir()
+    (package / "requirements.txt").touch()
+    inventory = local_job(short_folder, "sleep 1", "    setup: {requirements: requirement.txt}\n")
+    orch = make_orch(inventory.replace(str(PLAYED), str(package)))
+    why = "jobs.dflash.setup.requirements names requirement.txt, which is not in the package;"
+    why += " did you mean requirements.txt?"
+    checks = {one["name"]: one for one in orch.json("doctor", check=3)["checks"]}
+    assert (checks["package of dflash"]["ok"], checks["package of dflash"]["text"]) == (False, why)
+    assert why in orch("deploy", "--dry-run", check=2).stderr
+    (package / "requirements.txt").rename(package / "requirement.txt")
+    checks = {one["name"]: one for one in orch.json("doctor", check=None)["checks"]}
+    assert checks["package of dflash"]["text"].startswith(f"{package} can be shipped: 1 file,")
 
 
 def test_session_of_another_project_is_named(make_orch: MakeOrch, short_folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.errors import DeployError
+from orchestrator.core.errors import DeployError, UsageError
 from orchestrator.core.model import Job, Setup
 from orchestrator.deploy.bundle import Bundle, collect
 from orchestrator.deploy.hashes import HashCache
@@ -172,10 +172,15 @@ def test_control_characters_of_a_name_do_not_reach_the_sentence(
     assert "\\x1b[2Jevil" in str(refused.value)
 
 
-def test_requirements_must_be_shipped(job: Job, tmp_path: Path) -> None:
-    """A requirements file that is not in the package is refused before anything is sent."""
-    with pytest.raises(DeployError, match="which is not in the package trainer"):
+def test_requirements_must_be_shipped(job: Job, package: Path, tmp_path: Path) -> None:
+    """A requirements file that is not in the package is named with its job and what is near."""
+    with pytest.raises(UsageError) as refused:
         bundle_of(job, tmp_path, setup=Setup(requirements="requirements.txt"))
+    why = "names requirements.txt, which is not in the package."
+    assert refused.value.message == f"jobs.{job.name}.setup.requirements {why}"
+    (package / "requirements.txt").touch()
+    with pytest.raises(UsageError, match=r"the package; did you mean requirements\.txt\?"):
+        bundle_of(job, tmp_path, setup=Setup(requirements="requirement.txt"))
 
 
 @pytest.mark.parametrize("name", ["inventory.yaml", "conf/my [inv] *.yaml"])

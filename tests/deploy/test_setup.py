@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.errors import DeployError
+from orchestrator.core.errors import DeployError, UsageError
 from orchestrator.core.model import Job, Release, Setup, Target
 from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
@@ -201,7 +201,7 @@ async def test_what_setup_cannot_be_made_of_is_refused_here(
     """Before anything is asked or sent."""
     (package / named).write_text(content)
     job = dataclasses.replace(job, setup=Setup(requirements=named))
-    with pytest.raises(DeployError, match=why):
+    with pytest.raises(UsageError, match=why):
         collect(job, cache=HashCache(package / "h"), now=time.time())
 
 

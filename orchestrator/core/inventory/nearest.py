@@ -10,9 +10,15 @@ from collections.abc import Iterable
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` where something is near, else what there is to choose from."""
     choices = sorted(known)
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {close[0]}?"
+    meant = near(word, choices)
+    if meant:
+        return meant
     if not choices:
         return "; none is declared"
     return f"; choose from {', '.join(choices)}" if len(choices) > 1 else f"; use {choices[0]}"
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` where something is near, else nothing: of what is too much to list."""
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
