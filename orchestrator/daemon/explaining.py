@@ -34,15 +34,17 @@ async def _story(parts: Parts, incident: Incident) -> Story:
     since = comparing.Comparison()
     if good is not None:
         since = await comparing.compare(parts, good, run)
+    view = await parts.store.view(run.id)
     return Story(
         run=run,
+        attempts=view.attempts,
         incident=incident,
         earlier=await _earlier(parts, run),
         good=good,
         later=await _finished_later(parts, run),
         changes=comparing.told_once(since.changes, await comparing.around(parts, run)),
         unknown=since.unknown,
-        stop_reason=(await parts.store.view(run.id)).stop_reason,
+        stop_reason=view.stop_reason,
     )
 
 

@@ -7,14 +7,16 @@
 Pure: the daemon gathers the story, and prints nothing of its own.
 """
 
-from orchestrator.core.explain.prose import change_lines, markdown, text
+from orchestrator.core.explain.prose import attempt_end, change_lines, markdown, text
 from orchestrator.core.explain.story import Change, Occurrence, Story, ordered
-from orchestrator.core.explain.telling import explain
+from orchestrator.core.explain.telling import attempts_told, explain
 
 __all__ = [
     "Change",
     "Occurrence",
     "Story",
+    "attempt_end",
+    "attempts_told",
     "change_lines",
     "explain",
     "markdown",

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.core.explain.telling import lasted
+from orchestrator.core.explain.telling import lasted, moment
 
 Document = Mapping[str, Any]
 AROUND_LINES = 10
 
 _LIVING = frozenset({"starting", "running", "stopping"})
+_RUN = {
+    **dict.fromkeys(("pending", "starting", "running", "stopping"), "goes on"),
+    **{"backoff": "waits for its next attempt", "finished": "finished", "failed": "failed"},
+    **{"stopped": "was stopped", "lost": "is lost"},
+}
+"""Each state of a run, as the end of a sentence."""
 
 
 def text(said: Document) -> str:
@@ -41,11 +47,12 @@ def markdown(said: Document) -> str:
 def _facts(said: Document) -> Iterator[tuple[str, str]]:
     died = said["died"]
     if died["lost"] is None and died["state"] in _LIVING:
-        yield "seen", f"{died['at_text']}{_progress(died)}: nothing has died, the run goes on"
+        yield "seen", f"{died['at_text']}{_progress(said)}: nothing has died, the run goes on"
     elif died["lost"] is None and died["state"] == "finished":
-        yield "seen", f"{died['at_text']}{_after(died)}: nothing died, the run finished"
+        yield "seen", f"{died['at_text']}{_after(said)}: nothing died, the run finished"
     else:
-        yield "died", f"{died['at_text']}{_progress(died)}: {_lost(died)}"
+        yield "died", f"{died['at_text']}{_progress(said)}: {_lost(died)}"
+    yield "state", _standing(said)
     yield "what", f"{said['signature']} ({said['severity']}{_firm(said)})"
     if said["signature"] == "expectation_failed":
         yield "broken", said["text"]
@@ -62,12 +69,29 @@ def _facts(said: Document) -> Iterator[tuple[str, str]]:
         yield "tried", f'"{said["why"]}"'
 
 
-def _after(died: Document) -> str:
-    return f", {lasted(died['after_s'])} after its start" if died["after_s"] is not None else ""
+def _standing(said: Document) -> str:
+    """Whether the incident is open, and since when or until when."""
+    often = f", seen {said['occurrences']} times in this run" if said["occurrences"] > 1 else ""
+    match said["state"]:
+        case "resolved":
+            return f"resolved {moment(said['resolved_at'])}{often}"
+        case "acknowledged":
+            return f"acknowledged, open since {moment(said['opened_at'])}{often}"
+        case _:
+            return f"open since {moment(said['opened_at'])}{often}"
 
 
-def _progress(died: Document) -> str:
-    return _after(died) + (f", at step {died['step']}" if died["step"] is not None else "")
+def _after(said: Document) -> str:
+    died = said["died"]
+    if died["after_s"] is None:
+        return f", in attempt {died['attempt']}" if len(said["attempts"]) > 1 else ""
+    whose = "its start" if len(said["attempts"]) < 2 else f"the start of attempt {died['attempt']}"
+    return f", {lasted(died['after_s'])} after {whose}"
+
+
+def _progress(said: Document) -> str:
+    step = said["died"]["step"]
+    return _after(said) + (f", at step {step}" if step is not None else "")
 
 
 def _lost(died: Document) -> str:
@@ -106,6 +130,8 @@ def _sections(said: Document) -> Iterator[tuple[str, list[str]]]:
         yield "Why", [said["cause"]]
     if said["restart"]:
         yield "Then", [said["restart"]]
+    if len(said["attempts"]) > 1:
+        yield f"Attempts; the run {_RUN[said['run_state']]}", [*_attempts(said)]
     if said["seen_before"]:
         count = len(said["seen_before"])
         times = "once" if count == 1 else f"{count} times"
@@ -121,6 +147,24 @@ def _sections(said: Document) -> Iterator[tuple[str, list[str]]]:
         attempt = said["log"]["attempt"]
         where = f"orch logs {said['run']} --attempt {attempt} --raw"
         yield f"Evidence (lines of `{where}`)", [*said["evidence"], *_around(where, said)]
+
+
+def _attempts(said: Document) -> Iterator[str]:
+    for one in said["attempts"]:
+        this = " (told here)" if one["number"] == said["died"]["attempt"] else ""
+        yield f"attempt {one['number']}{this}: {attempt_end(one)}"
+
+
+def attempt_end(one: Document) -> str:
+    """`ended with exit code 1 after 12 s`; an attempt of the documents of explain and show."""
+    took = ""
+    if one["started_at"] is not None and one["ended_at"] is not None:
+        took = f" after {lasted(one['ended_at'] - one['started_at'])}"
+    if one["signal"] is not None:
+        return f"ended by signal {one['signal']}{took}"
+    if one["exit_code"] is not None:
+        return f"ended with exit code {one['exit_code']}{took}"
+    return f"{one['state']}{took}"
 
 
 def _around(where: str, said: Document) -> Iterator[str]:

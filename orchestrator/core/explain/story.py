@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.core.model import Incident, Run
+from orchestrator.core.model import Attempt, Incident, Run
 
 KINDS = ("cache", "code", "configuration", "environment")
 
@@ -59,7 +59,9 @@ class Story:
     """The first run after this one that finished; told where there is no good one before."""
     changes: tuple[Change, ...]
     """From the last good run to this one."""
+    attempts: tuple[Attempt, ...] = ()
+    """Of the run, first one first."""
     stop_reason: str | None = None
-    """Why orch ended the attempt, where it did: `human` or `stop_on`."""
+    """Why orch ended the run's newest attempt, where it did: `human` or `stop_on`."""
     unknown: tuple[str, ...] = ()
     """Kinds of changes that could not be looked at, each with the reason."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.core.explain.story import Occurrence, Story, ordered
-from orchestrator.core.model import RESTART, Incident, Run, RunState
+from orchestrator.core.model import RESTART, Attempt, Incident, Run, RunState
 
 SCHEMA = 1
 MAX_TRIED = 12
@@ -39,7 +39,13 @@ def explain(story: Story) -> Document:
         "severity": incident.severity.value,
         "family": incident.family,
         "fingerprint": incident.fingerprint,
-        "died": {**_died(run, incident), "stop_reason": story.stop_reason},
+        "state": incident.state.value,
+        "opened_at": incident.opened_at,
+        "resolved_at": incident.resolved_at,
+        "occurrences": incident.occurrences,
+        "died": _died(story),
+        "attempts": attempts_told(run, story.attempts),
+        "run_state": run.state.value,
         "text": str(found.get("text") or ""),
         "raised": found.get("exception"),
         "root_raised": found.get("root_exception"),
@@ -90,30 +96,82 @@ def lasted(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _died(run: Run, incident: Incident) -> Document:
-    found = incident.finding
-    began, at = run.started_at, incident.opened_at
-    if found.get("ends") == "process" and run.incident == incident.id and run.ended_at:
-        at = min(at, run.ended_at)  # a daemon may have come back long after the end
+def attempts_told(run: Run, attempts: tuple[Attempt, ...]) -> list[Document]:
+    """Each attempt of a run as JSON's types, first one first."""
+    return [
+        {
+            "number": one.number,
+            "state": _state(run, one),
+            "started_at": one.started_at,
+            "ended_at": one.ended_at,
+            "exit_code": one.exit_code,
+            "signal": one.signal,
+        }
+        for one in attempts
+    ]
+
+
+def _died(story: Story) -> Document:
+    """The end of the attempt in which the incident was seen last; others may have followed."""
+    run, incident, found = story.run, story.incident, story.incident.finding
+    own, newest = _own(story), incident.attempt >= run.attempt
+    at = _seen_at(incident, own)
     return {
         "at": at,
         "at_text": moment(at),
-        "after_s": None if began is None else max(0.0, at - began),
-        "step": run.step,
-        "loss": run.loss,
+        "after_s": None if own.started_at is None else max(0.0, at - own.started_at),
+        "attempt": own.number,
+        "step": run.step if newest else None,  # only the newest attempt's are kept
+        "loss": run.loss if newest else None,
         "thread": found.get("thread"),
         "rank": found.get("rank"),
         "lost": found.get("ends"),
-        "state": run.state.value,
-        "exit_code": run.exit_code,
-        "signal": run.signal,
+        "state": _state(run, own),
+        "exit_code": own.exit_code,
+        "signal": own.signal,
+        "stop_reason": story.stop_reason if newest else None,
     }
 
 
+def _own(story: Story) -> Attempt:
+    run, number = story.run, story.incident.attempt
+    for one in story.attempts:
+        if one.number == number:
+            return one
+    if number < run.attempt:
+        return Attempt(number=number, directory="")
+    return Attempt(
+        number=number,
+        directory="",
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        exit_code=run.exit_code,
+        signal=run.signal,
+    )
+
+
+def _seen_at(incident: Incident, own: Attempt) -> float:
+    """When it was seen in its attempt: it may be open since an earlier one."""
+    ended = own.ended_at or float("inf")
+    if own.started_at is not None and incident.opened_at < own.started_at:
+        return max(own.started_at, min(incident.updated_at, ended))
+    if incident.finding.get("ends") == "process":
+        return min(incident.opened_at, ended)  # a daemon may have come back long after the end
+    return incident.opened_at
+
+
+def _state(run: Run, attempt: Attempt) -> str:
+    if attempt.number >= run.attempt and run.state is not RunState.BACKOFF:
+        return run.state.value
+    known = (attempt.exit_code, attempt.signal) != (None, None)
+    return (RunState.FAILED if known else RunState.LOST).value
+
+
 def _restart(run: Run, incident: Incident) -> str:
-    """What the job's policy makes of the end that this incident stands for."""
+    """What the job's policy makes of the end that this incident stands for; not once it is past."""
     restart = (run.verdict or {}).get(RESTART)
-    return str(restart["said"]) if restart and run.incident == incident.id else ""
+    past = incident.attempt < run.attempt or run.state is RunState.STOPPED
+    return str(restart["said"]) if restart and run.incident == incident.id and not past else ""
 
 
 def _place(frame: Mapping[str, Any] | None, found: Mapping[str, Any]) -> Document | None:

@@ -4,7 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator.core.explain import Change, Occurrence, Story, explain, markdown, text
-from orchestrator.core.model import Incident, IncidentState, Run, RunState, Severity
+from orchestrator.core.model import (
+    RESTART,
+    Attempt,
+    Incident,
+    IncidentState,
+    Run,
+    RunState,
+    Severity,
+)
 
 TRACEBACK = """\
 Traceback (most recent call last):
@@ -243,3 +251,87 @@ def test_a_run_that_finished_afterwards_is_told_where_none_had_before() -> None:
     assert "no run of this job had finished before (run 6 did, after it)" in text(said)
     never = text(explain(story(good=None, earlier=(), changes=())))
     assert "no run of this job had finished before, so" in never
+
+
+def attempt(number: int, **changes: Any) -> Attempt:
+    """Attempt N of run 5, a minute long, which ended with code 1."""
+    began = 1_018_000.0 + 100 * number
+    made = Attempt(
+        number=number,
+        directory=f"/a/{number}",
+        started_at=began,
+        ended_at=began + 60,
+        exit_code=1,
+    )
+    return replace(made, **changes)
+
+
+def restarted(**changes: Any) -> Story:
+    """Run 5 died in attempts 1 and 2 and finished in attempt 3, at another step."""
+    three = (attempt(1), attempt(2), attempt(3, exit_code=0))
+    recovered = run(
+        5,
+        state=RunState.FINISHED,
+        attempt=3,
+        exit_code=0,
+        started_at=three[2].started_at,
+        ended_at=three[2].ended_at,
+    )
+    over = incident(
+        5,
+        attempt=2,
+        opened_at=1_018_159.0,
+        updated_at=1_018_361.0,
+        resolved_at=1_018_361.0,
+        state=IncidentState.RESOLVED,
+        occurrences=2,
+        finding={**FINDING, "ends": "process", "thread": None},
+    )
+    return story(**{"run": recovered, "incident": over, "attempts": three, **changes})
+
+
+def test_end_of_an_attempt_is_told_with_its_own_numbers_and_what_followed() -> None:
+    """Code, time and attempt are those of the evidence; the later attempts and the end are said."""
+    said = explain(restarted())
+    died = said["died"]
+    assert (died["attempt"], died["exit_code"], died["state"]) == (2, 1, "failed")
+    assert (died["at"], died["after_s"]) == (1_018_260.0, 60.0)
+    assert (died["step"], died["loss"]) == (None, None)
+    assert died["attempt"] == said["log"]["attempt"]
+    assert (said["state"], said["run_state"]) == ("resolved", "finished")
+    assert [one["exit_code"] for one in said["attempts"]] == [1, 1, 0]
+    shown = text(said)
+    assert ", 60 s after the start of attempt 2: the process; it ended with exit code 1\n" in shown
+    assert "  state   resolved 1970-01-12 18:52:41 UTC, seen 2 times in this run\n" in shown
+    assert (
+        "Attempts; the run finished:\n"
+        "  attempt 1: ended with exit code 1 after 60 s\n"
+        "  attempt 2 (told here): ended with exit code 1 after 60 s\n"
+        "  attempt 3: ended with exit code 0 after 60 s\n"
+    ) in shown
+
+
+def test_restart_that_is_past_is_not_promised_again() -> None:
+    """Once the next attempt began, or a person stopped the run, nothing is about to start."""
+    soon = {RESTART: {"said": "attempt 2 of 3 starts in 5 s", "at": 1.0}}
+    only = (attempt(1),)
+    first = incident(5, opened_at=1_018_160.0)
+    waits = run(5, state=RunState.BACKOFF, verdict=soon, incident=first.id)
+    told = restarted(run=waits, incident=first, attempts=only)
+    assert explain(told)["restart"] == "attempt 2 of 3 starts in 5 s"
+    assert explain(told)["died"]["state"] == "failed"
+    stopped = replace(waits, state=RunState.STOPPED)
+    assert explain(restarted(run=stopped, incident=first, attempts=only))["restart"] == ""
+    begun = replace(waits, state=RunState.RUNNING, attempt=2)
+    both = (attempt(1), attempt(2, ended_at=None, exit_code=None))
+    again = explain(restarted(run=begun, incident=first, attempts=both))
+    assert (again["restart"], again["died"]["state"]) == ("", "failed")
+    assert "attempt 2: running" in text(again)
+
+
+def test_standing_of_an_incident_is_said() -> None:
+    """Open and acknowledged ones say since when."""
+    at = "1970-01-12 18:56:30 UTC"
+    assert f"  state   open since {at}\n" in text(explain(story()))
+    known = incident(5, state=IncidentState.ACKNOWLEDGED)
+    assert f"  state   acknowledged, open since {at}\n" in text(explain(story(incident=known)))
