@@ -116,7 +116,7 @@ class RunView(TypedDict):
     phase: str | None
     verdict: dict[str, Any] | None
     restart: dict[str, Any] | None
-    """By the job's policy, in a back-off and after a failure: `said`, and unix time `at` or None."""
+    """By the job's policy, in back-off and after a failure: `said`, and unix time `at` or None."""
     incident: str | None
     link: str
     seen_at: float | None
@@ -137,6 +137,10 @@ class RunView(TypedDict):
     """What the runs of one launch over several targets share; None for a run of one target."""
     node: int
     """Which of them it is; 0 is the one that the job's name means."""
+    attempts: NotRequired[list[dict[str, Any]]]
+    """GET /v1/runs/RUN alone: `number state started_at ended_at exit_code signal`, oldest first."""
+    incident_state: NotRequired[str | None]
+    """GET /v1/runs/RUN alone: `open`, `acknowledged` or `resolved`, of `incident`."""
 
 
 class TargetView(TypedDict):

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from orchestrator.api.client import Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect
-from orchestrator.cli.status import exit_text, lost_text
+from orchestrator.cli.show import exit_text, lost_text
 from orchestrator.cli.verdict import incident_lines
 from orchestrator.core.errors import DaemonError
 from orchestrator.core.parse.terminal import printable, read_prefix

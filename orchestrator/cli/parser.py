@@ -171,7 +171,7 @@ COMMANDS: dict[str, Command] = {
     "stop": Command("stop", "stop", "end a run and what is left of it", _stop),
     "status": Command("status", "status", "targets, runs and open incidents", _status),
     "ps": Command("status", "ps", "runs, newest first", _ps),
-    "show": Command("status", "show", "one run, whole", _show),
+    "show": Command("show", "show", "one run, whole", _show),
     "logs": Command("logs", "logs", "what a run wrote", _logs),
     "top": Command("status", "top", "GPUs of the fleet", add_json),
     "wait": Command("status", "wait", "return when something has happened to a run", _wait),

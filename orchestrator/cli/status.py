@@ -1,4 +1,4 @@
-"""status, ps, show, wait and top: what the daemon knows, as tables or as it was said."""
+"""status, ps, wait and top: what the daemon knows, as tables or as it was said."""
 
 import argparse
 import math
@@ -9,7 +9,6 @@ from typing import Any
 from orchestrator.api.client import ANSWER_TIMEOUT_S, Client, quoted
 from orchestrator.cli import output
 from orchestrator.cli.reach import connect, warn_if_outdated
-from orchestrator.cli.verdict import restart_row, verdict_lines
 from orchestrator.core.parse.gpu_notes import notes
 from orchestrator.core.parse.shared_gpus import shared_words, shown_above
 from orchestrator.core.parse.until import parse_until
@@ -141,70 +140,6 @@ def ps(options: argparse.Namespace) -> int:
     moment = output.now()
     output.say(*output.table(RUN_HEADS.split(), [run_row(run, moment) for run in found["runs"]]))
     return 0
-
-
-def show(options: argparse.Namespace) -> int:
-    """Print one run whole."""
-    run = connect(options).get(f"/v1/runs/{quoted(options.run)}")
-    if options.json:
-        output.print_json(run)
-        return 0
-    output.say(*run_lines(run, output.now()))
-    return 0
-
-
-def run_lines(run: Mapping[str, Any], moment: float) -> list[str]:
-    """A run as lines of `key  value`."""
-    ended = run["ended_at"]
-    took = (ended or moment) - run["started_at"] if run["started_at"] else None
-    rows = {
-        "state": run["state"] + (" (its tmux session is gone)" if run["detached"] else ""),
-        **restart_row(run, moment),
-        "why": run["why"] or "-",
-        "target": f"{run['target']} ({run['link']}, seen {output.age(run['seen_at'], moment)})",
-        "attempt": str(run["attempt"]),
-        "exit": exit_text(run),
-        "took": output.duration(took),
-        "step": output.number(run["step"]),
-        "loss": output.number(run["loss"]),
-        "phase": run["phase"] or "-",
-        "output": f"{output.size(run['log_bytes'])}, newest {output.age(run['output_at'], moment)}",
-        "release": run["release"] or "-",
-        "session": run["session"],
-        "folder": run["directory"],
-        "incident": run["incident"] or "-",
-    }
-    if place := run.get("log_at"):
-        rows["output"] += f"; the rest is at {place}, and comes from the target when asked"
-    if lost := lost_text(run):
-        rows["output"] += f"; {lost}"
-    lines = [f"{run['id']}{'  (forced)' if run['forced'] else ''}"]
-    lines += [f"  {key:<9}{value}" for key, value in rows.items()]
-    if run["verdict"] and run["verdict"].get("crash"):
-        lines += ["", *verdict_lines(run["verdict"], same_as=None, incident=run["incident"])]
-    return lines
-
-
-_LOST_BY = {
-    "disk_full": "the disk there was full",
-    "truncated": "its file was truncated",
-    "rotated": "its file was rotated",
-}
-
-
-def lost_text(run: Mapping[str, Any]) -> str:
-    """How much of its output no file has, and why; empty where nothing is missing."""
-    size, why = (run["metrics"].get(f"output_lost_{name}") for name in ("bytes", "why"))
-    if not size:
-        return ""
-    return f"{output.size(size)} are lost: {_LOST_BY.get(why, output.harmless(str(why)))}"
-
-
-def exit_text(run: Mapping[str, Any]) -> str:
-    """`code 1`, `signal 9` or `-`."""
-    if run["signal"] is not None:
-        return f"signal {run['signal']}"
-    return f"code {run['exit_code']}" if run["exit_code"] is not None else "-"
 
 
 def wait(options: argparse.Namespace) -> int:

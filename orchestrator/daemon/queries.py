@@ -9,6 +9,7 @@ from typing import Any
 from orchestrator.api import messages
 from orchestrator.api.server import LogRange
 from orchestrator.core.errors import NoSuchRun, UsageError
+from orchestrator.core.explain import attempts_told
 from orchestrator.core.model import Incident, Run, RunState
 from orchestrator.daemon.moments import offset_since
 from orchestrator.daemon.parts import Parts
@@ -45,7 +46,14 @@ async def runs(parts: Parts, query: Mapping[str, str]) -> Message:
 async def run(parts: Parts, words: str) -> Message:
     """GET /v1/runs/RUN."""
     found = await parts.store.runs.find(words)
-    return dict(await parts.crew.display.view(found.id, found))
+    known = await parts.store.view(found.id)
+    view = await parts.crew.display.view(found.id, known.run)
+    states = {one.id: one.state.value for one in known.incidents}
+    return {
+        **view,
+        "attempts": attempts_told(known.run, known.attempts),
+        "incident_state": states.get(view["incident"] or ""),
+    }
 
 
 async def incidents(parts: Parts, query: Mapping[str, str]) -> Message:

@@ -42,6 +42,19 @@ def test_infra_failure_is_restarted_with_evidence_first(story: Story, receiver: 
     assert (first, second) == (f"attempt 1 in {folder}", f"attempt 2 in {folder}")
     (kept,) = evidence(orch)
     assert kept.name == f"{shown['id']}.1.json"
+    assert [one["number"] for one in shown["attempts"]] == [1, 2]
+    assert [one["state"] for one in shown["attempts"]] == ["failed", "finished"]
+    (opened,) = orch.json("incidents", "-a")["incidents"]
+    assert opened["state"] == "resolved"
+    assert "\nattempts:\n  1        ended with exit code" in orch("show", "@1").stdout
+    told_of = orch.json("explain", "@1")
+    died = told_of["died"]
+    assert (died["attempt"], died["state"], told_of["run_state"]) == (1, "failed", "finished")
+    assert died["exit_code"] not in {0, None}
+    assert [one["state"] for one in told_of["attempts"]] == ["failed", "finished"]
+    text = orch("explain", "@1").stdout
+    assert "Attempts; the run finished:\n  attempt 1 (told here): ended with exit code" in text
+    assert "\n  state   resolved " in text
     found = json.loads(kept.read_text())
     assert {"processes", "sessions", "gpus"} <= set(found)
     alerts = receiver.wait_for(2)
@@ -95,9 +108,12 @@ def test_stop_during_backoff_stops(make_orch: MakeOrch, short_folder: Path) -> N
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
     assert orch.json("show", run)["restart"]["at"] > time.time() + 3000
     assert re.search(r"restart  attempt 2 starts in (1h|59m)", orch("show", run).stdout)
+    took = orch("show", run).stdout.partition("took     ")[2].splitlines()[0]
     orch("stop", run)
     shown = orch.json("show", run)
     assert (shown["state"], shown["attempt"], shown["restart"]) == ("stopped", 1, None)
+    assert f"took     {took}\n" in orch("show", run).stdout
+    assert f"incident {shown['incident']} (open)" in orch("show", run).stdout
     orch("daemon", "stop")
     assert orch.json("show", run)["state"] == "stopped"
     assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1"]

@@ -66,6 +66,21 @@ def run_view(**changes: Any) -> dict[str, Any]:
         "log_bytes": 51_200,
         "detached": False,
         "forced": False,
+        "attempts": [attempt_view()],
+        "incident_state": "open",
+    }
+    return {**view, **changes}
+
+
+def attempt_view(number: int = 1, **changes: Any) -> dict[str, Any]:
+    """Attempt N of that run, which failed."""
+    view = {
+        "number": number,
+        "state": "failed",
+        "started_at": STARTED,
+        "ended_at": STARTED + 92.5,
+        "exit_code": 1,
+        "signal": None,
     }
     return {**view, **changes}
 
@@ -73,7 +88,8 @@ def run_view(**changes: Any) -> dict[str, Any]:
 def running(**changes: Any) -> dict[str, Any]:
     """The same run while it still lived."""
     alive = {"state": "running", "exit_code": None, "ended_at": None, "verdict": None}
-    return run_view(**{**alive, "incident": None, **changes})
+    alive |= {"attempts": [attempt_view(state="running", ended_at=None, exit_code=None)]}
+    return run_view(**{**alive, "incident": None, "incident_state": None, **changes})
 
 
 def incident_view(**changes: Any) -> dict[str, Any]:

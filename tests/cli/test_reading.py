@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.canned import CannedBackend, incident_view, run_view, running
+from tests.cli.canned import STARTED, CannedBackend, attempt_view, incident_view, run_view, running
 from tests.cli.conftest import Ran, spawn
 
 Orch = Callable[..., Ran]
@@ -334,3 +334,20 @@ def test_no_runs_are_said(canned: CannedBackend, orch: Orch) -> None:
     """An empty list says how to fill it, rather than showing heads above nothing."""
     canned.documents["runs"] = {"runs": []}
     assert orch("ps").out == "no runs yet; `orch run` starts one\n"
+
+
+def test_show_lists_the_attempts_and_takes_the_newest_ones_time(
+    canned: CannedBackend, orch: Orch
+) -> None:
+    """Each attempt has its end; `took` of a run in back-off is that of the attempt that ended."""
+    first = attempt_view(ended_at=STARTED + 40)
+    second = attempt_view(2, started_at=STARTED + 50, ended_at=STARTED + 59, exit_code=3)
+    waits = {"state": "backoff", "ended_at": None, "started_at": STARTED + 50, "attempt": 2}
+    canned.documents["run"] = run_view(**waits, attempts=[first, second])
+    shown = orch("show", "@1").out
+    assert "\n  took     9.0 s\n" in shown
+    assert "\n  incident i-7f3k (open)\n" in shown
+    assert (
+        "\nattempts:\n  1        ended with exit code 1 after 40 s\n"
+        "  2        ended with exit code 3 after 9 s\n"
+    ) in shown
