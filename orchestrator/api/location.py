@@ -89,6 +89,24 @@ def locate(inventory: Path, environ: Mapping[str, str]) -> Location:
     )
 
 
+def locate_daemon(option: str | None, environ: Mapping[str, str], folder: Path) -> Location:
+    """The places of the inventory that is meant, also of one that is gone but had a daemon.
+
+    Raises as `find_inventory`.
+    """
+    try:
+        return locate(find_inventory(option, environ, folder), environ)
+    except UsageError:
+        said = option or environ.get("ORCH_CONFIG")
+        places = (folder, *folder.parents)
+        gone = [folder / Path(said).expanduser()] if said else [p / INVENTORY_NAME for p in places]
+        for path in gone:
+            location = locate(path, environ)
+            if read_note(location.note):
+                return location
+        raise
+
+
 def _socket(folder: Path, name: str, environ: Mapping[str, str]) -> Path:
     places = [folder / "orch.sock"]
     runtime = environ.get("XDG_RUNTIME_DIR")

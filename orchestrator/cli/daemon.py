@@ -3,9 +3,10 @@
 import argparse
 import contextlib
 import os
+from pathlib import Path
 
 from orchestrator.api.client import Client
-from orchestrator.api.location import all_notes, daemon_socket
+from orchestrator.api.location import Location, all_notes, daemon_socket, locate_daemon
 from orchestrator.cli import output
 from orchestrator.cli.reach import location_of, running_client, warn_if_outdated
 from orchestrator.cli.reach import start as start_daemon
@@ -37,7 +38,7 @@ def stop(options: argparse.Namespace) -> int:
     """End the daemon and wait until it has gone; runs go on."""
     from orchestrator.cli.ending_daemon import end_daemon
 
-    output.say(end_daemon(location_of(options)))
+    output.say(end_daemon(_location(options)))
     return 0
 
 
@@ -45,13 +46,18 @@ def status(options: argparse.Namespace) -> int:
     """Say whether the daemon runs, and where; 1 where it does not. Starts none."""
     if options.all:
         return _status_of_all(options)
-    location = location_of(options)
+    location = _location(options)
     socket = daemon_socket(location)
     try:
         view = Client(socket).daemon_view()
     except NoDaemon:
         view = {"running": False, "pid": None, "socket": str(socket)}
     return _print(view, options)
+
+
+def _location(options: argparse.Namespace) -> Location:
+    """Also of an inventory that was moved or removed: its daemon lives on until it is ended."""
+    return locate_daemon(getattr(options, "config", None), os.environ, Path.cwd())
 
 
 def _status_of_all(options: argparse.Namespace) -> int:

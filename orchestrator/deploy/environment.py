@@ -100,7 +100,7 @@ def _packages(before: Fingerprint, after: Fingerprint) -> Iterator[Difference]:
 
 
 def _place(package: Mapping[str, Any]) -> str:
-    """Where a package comes from; an environment made anew, or linked by another release, is one."""
+    """Where a package is from; an environment made anew or linked by another release is one."""
     return _ENVIRONMENT.sub(r"/\1/", str(package.get("from") or ""))
 
 

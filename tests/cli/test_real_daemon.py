@@ -105,6 +105,19 @@ def test_daemon_starts_once_and_stops(no_daemon_left: Path, orch: Orch) -> None:
     assert orch("daemon", "status").code == 1
 
 
+def test_the_daemon_of_an_inventory_that_is_gone_is_seen_and_stopped(
+    no_daemon_left: Path, orch: Orch
+) -> None:
+    """By the path that it had, or from its folder; a path that had no daemon is a mistake."""
+    assert orch("daemon", "start").code == 0
+    no_daemon_left.rename(no_daemon_left.with_name("renamed.yaml"))
+    assert json.loads(orch("daemon", "status", "--json").out)["running"] is True
+    stopped = orch("--config", str(no_daemon_left), "daemon", "stop")
+    assert (stopped.code, "has ended" in stopped.out) == (0, True)
+    mistaken = orch("--config", "other.yaml", "daemon", "stop")
+    assert (mistaken.code, "there is no such file" in mistaken.err) == (2, True)
+
+
 def test_two_commands_at_once_start_one_daemon(no_daemon_left: Path, orch: Orch) -> None:
     """Both get their answer from the one that won the lock."""
     both = [spawn("ps"), spawn("ps")]
