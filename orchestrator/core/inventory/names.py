@@ -11,6 +11,7 @@ from orchestrator.core.inventory.document import Location
 from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WATCHED
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
+from orchestrator.core.inventory.shape import RUNTIMES, HostShape, TargetShape
 
 Found = Iterator[tuple[Location, str]]
 
@@ -24,7 +25,7 @@ def name_problems(
     for name, job in jobs.items():
         if isinstance(job, dict):
             found += _job_targets(name, job, targets)
-            found += _job_folders(name, job, folder, exists, _all_local(job, targets, hosts))
+            found += _job_folders(name, job, folder, exists, _any_elsewhere(job, targets, hosts))
             found += _job_name(name, jobs)
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
@@ -33,12 +34,21 @@ def name_problems(
     return found
 
 
-def is_local(target: object, hosts: dict[str, Any]) -> bool:
-    """Whether the target is this machine itself, with no container in between."""
-    if not isinstance(target, dict) or target.get("runtime", "none") != "none":
+def _is_elsewhere(target: object, hosts: dict[str, Any]) -> bool:
+    """Whether the target surely is not this machine itself; of a misspelt one nothing is sure.
+
+    What is misspelt is told by itself, and nothing that would only follow from it.
+    """
+    if not isinstance(target, dict) or target.keys() - TargetShape.model_fields:
         return False
-    host = hosts.get(str(target.get("host")))
-    return isinstance(host, dict) and host.get("transport") == "local"
+    runtime = target.get("runtime", "none")
+    if runtime != "none":
+        return str(runtime) in RUNTIMES
+    name = str(target.get("host"))
+    host = {} if name in hosts and hosts[name] is None else hosts.get(name)
+    if not isinstance(host, dict) or host.keys() - HostShape.model_fields:
+        return False
+    return str(host.get("transport", "ssh")) == "ssh"
 
 
 def _mapping(tree: dict[str, Any], key: str) -> dict[str, Any]:
@@ -46,9 +56,14 @@ def _mapping(tree: dict[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _all_local(job: dict[str, Any], targets: dict[str, Any], hosts: dict[str, Any]) -> bool:
+def _any_elsewhere(job: dict[str, Any], targets: dict[str, Any], hosts: dict[str, Any]) -> bool:
+    return any(_is_elsewhere(targets.get(name), hosts) for name in targets_of(job))
+
+
+def targets_of(job: dict[str, Any]) -> list[str]:
+    """Names of the targets that a raw job is said to run on."""
     names = job["targets"] if isinstance(job.get("targets"), list) else [job.get("target")]
-    return all(is_local(targets.get(str(name)), hosts) for name in names)
+    return [str(name) for name in names]
 
 
 def _target(name: str, target: object, hosts: dict[str, Any]) -> Found:
@@ -68,7 +83,7 @@ def _target(name: str, target: object, hosts: dict[str, Any]) -> Found:
         yield (*here, "container"), f"is required, since the runtime is {runtime}"
     python = target.get("python")
     relative = isinstance(python, str) and "/" in python and not python.startswith(("/", "~/"))
-    if relative and not is_local(target, hosts):
+    if relative and _is_elsewhere(target, hosts):
         yield (*here, "python"), f"{python!r} must be absolute or a plain name on another machine"
 
 
@@ -88,14 +103,14 @@ def _job_targets(name: str, job: dict[str, Any], targets: dict[str, Any]) -> Fou
 
 
 def _job_folders(
-    name: str, job: dict[str, Any], folder: str, exists: Callable[[str], bool], local: bool
+    name: str, job: dict[str, Any], folder: str, exists: Callable[[str], bool], elsewhere: bool
 ) -> Found:
     here: Location = ("jobs", name)
     workdir = job.get("workdir")
     if isinstance(workdir, str) and not workdir.startswith("/"):
         if not workdir.startswith("~/"):
             yield (*here, "workdir"), f"{workdir!r} is relative; give the absolute folder"
-        elif not local:
+        elif elsewhere:
             yield (*here, "workdir"), f"{workdir!r} is your home here; give the target's folder"
     for key in ("package", "wheelhouse"):
         path = job.get(key)

@@ -92,6 +92,8 @@ def _step(kind: Any, part: str | int) -> Any:
 
 
 def _model(kind: Any) -> type[BaseModel] | None:
+    if typing.get_origin(kind) is typing.Annotated:
+        kind = typing.get_args(kind)[0]
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
         kind = next(arg for arg in typing.get_args(kind) if arg is not type(None))
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
