@@ -12,6 +12,7 @@ from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WAT
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
 from orchestrator.core.inventory.shape import RUNTIMES, HostShape, TargetShape
+from orchestrator.core.inventory.sharing import shared_problems
 
 Found = Iterator[tuple[Location, str]]
 
@@ -29,6 +30,7 @@ def name_problems(
             found += _job_name(name, jobs)
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
+    found += shared_problems(jobs, {job: _targets_of(jobs[job], targets) for job in jobs})
     found += _alerts(_mapping(tree, "alerts"))
     found += _matches(_mapping(tree, "alerts"), _known(tree))
     return found
@@ -57,13 +59,15 @@ def _mapping(tree: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _any_elsewhere(job: dict[str, Any], targets: dict[str, Any], hosts: dict[str, Any]) -> bool:
-    return any(_is_elsewhere(targets.get(name), hosts) for name in targets_of(job))
+    return any(_is_elsewhere(targets[name], hosts) for name in _targets_of(job, targets))
 
 
-def targets_of(job: dict[str, Any]) -> list[str]:
-    """Names of the targets that a raw job is said to run on."""
+def _targets_of(job: object, targets: dict[str, Any]) -> list[str]:
+    """The targets that a job is said to run on, those that are there."""
+    if not isinstance(job, dict):
+        return []
     names = job["targets"] if isinstance(job.get("targets"), list) else [job.get("target")]
-    return [str(name) for name in names]
+    return [str(name) for name in names if str(name) in targets]
 
 
 def _target(name: str, target: object, hosts: dict[str, Any]) -> Found:
