@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.errors import DeployError, OrchError
+from orchestrator.core.errors import DeployError, OrchError, UsageError
 from orchestrator.core.model import Inventory, Job, Release, Run
 from orchestrator.daemon import moving
 from orchestrator.daemon.parts import Parts
@@ -67,7 +67,7 @@ async def rollback(parts: Parts, name: str | None, digest: str | None) -> Messag
                 done.append(await _switched(parts, on_target(job, target), digest))
             except OrchError as error:
                 if not done:
-                    raise
+                    raise _no_job_either(error, name, job) from error
                 names = ", ".join(one["target"] for one in done)
                 raise DeployError(
                     f"{error.message} Switched already: {names}.", remedy=error.remedy
@@ -80,7 +80,19 @@ def _meant(inventory: Inventory, name: str | None, digest: str | None) -> tuple[
     """Where the inventory has one job, a single word that is not its name means a release."""
     if digest is None and len(inventory.jobs) == 1 and name not in (None, *inventory.jobs):
         return find_job(inventory, None), name
+    if digest is None and name is not None and name not in inventory.jobs and inventory.jobs:
+        raise UsageError(
+            f"There is no job {name} in the inventory; it has: {', '.join(inventory.jobs)}.",
+            remedy=f"Where {name} is a release, name its job first: `orch rollback JOB {name}`.",
+        )
     return find_job(inventory, name), digest
+
+
+def _no_job_either(error: OrchError, name: str | None, job: Job) -> OrchError:
+    """What a word that was taken for a release is refused with: it may have meant a job."""
+    if not isinstance(error, UsageError) or name in (None, job.name):
+        return error
+    return UsageError(f"No job is called {name}, and {error.message}", remedy=error.remedy)
 
 
 async def _switched(parts: Parts, job: Job, digest: str | None) -> Message:

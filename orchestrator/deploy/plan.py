@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from orchestrator.core.errors import DeployError, OrchError
+from orchestrator.core.errors import DeployError, OrchError, UsageError
 from orchestrator.core.model import Job
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.provenance import Provenance, describe
@@ -173,11 +173,15 @@ async def _offered(
 
 
 async def asked(caller: Caller, op: str, **args: Any) -> Any:
-    """One call; DeployError where the op failed there, so that nothing was switched."""
+    """One call; DeployError where the op failed there, so that nothing was switched.
+
+    UsageError where it was told a name that nothing there has.
+    """
     try:
         return await caller.call(op, **args)
     except CallFailed as exc:
-        raise DeployError(exc.message, remedy=exc.remedy) from exc
+        error = UsageError if exc.error_type == UsageError.__name__ else DeployError
+        raise error(exc.message, remedy=exc.remedy) from exc
 
 
 def first_of(failures: ExceptionGroup) -> Exception:

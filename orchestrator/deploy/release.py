@@ -194,6 +194,7 @@ async def rollback(caller: Caller, job: Job, digest: str | None = None) -> dict[
     """Make an older release the current one: a named one (its start will do), or the one before.
 
     Value: `before`, `current`, `path`, `release` (its record). DeployError: nothing was changed.
+    UsageError: neither, since there is no such release.
     """
     answer: dict[str, Any] = await asked(
         caller, "release_switch", timeout_s=_COMMIT_WITHIN_S, workdir=job.workdir, digest=digest

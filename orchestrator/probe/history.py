@@ -87,7 +87,7 @@ def _chosen(workdir: Workdir, wanted: str | None, current: str | None) -> dict[s
         if not older:
             others = ", ".join(one["digest"] for one in records if one["digest"] != current)
             raise OpError(
-                "DeployError",
+                "UsageError",
                 f"there is no release before the current one in {workdir.path}.",
                 f"Name one: {others}." if others else "It has no other; deploy one.",
             )
@@ -96,7 +96,7 @@ def _chosen(workdir: Workdir, wanted: str | None, current: str | None) -> dict[s
     if len(matching) != 1:
         what = "no release" if not matching else "more than one release"
         raise OpError(
-            "DeployError",
+            "UsageError",
             f"{what} in {workdir.path} is called {wanted}.",
             f"`orch releases` lists them: {names}.",
         )

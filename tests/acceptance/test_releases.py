@@ -46,6 +46,18 @@ def test_a_release_is_listed_with_its_origin_and_gone_back_to(
     back = orch.json("rollback", older["digest"][:6])
     assert (back["before"], back["current"]) == (newest["digest"], older["digest"])
     orch("rollback", "dflash", newest["digest"])
-    refused = orch("rollback", "dflash", "zzz", check=1).stderr
+    refused = orch("rollback", "dflash", "zzz", check=2).stderr
+    assert "no release" in refused
     assert f"`orch releases` lists them: {newest['digest']}" in refused
+    where = f"no release in {short_folder}/w is called nojob."
+    assert (
+        f"No job is called nojob, and local: {where}" in orch("rollback", "nojob", check=2).stderr
+    )
     assert orch("rollback", "dflash").stdout.startswith(f"dflash: release {older['digest']}")
+    assert "no release before the current one" in orch("rollback", check=2).stderr
+    other = f"jobs:\n  other: {{target: local, workdir: {short_folder}/o, command: sleep 1}}\n"
+    file = orch.folder / "inventory.yaml"
+    file.write_text(file.read_text().replace("jobs:\n", other))
+    refused = orch("rollback", "nojob", check=2).stderr
+    assert "There is no job nojob in the inventory; it has: other, dflash." in refused
+    assert "`orch rollback JOB nojob`" in refused

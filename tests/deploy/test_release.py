@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.core.errors import DeployError
+from orchestrator.core.errors import DeployError, UsageError
 from orchestrator.core.model import Job, Release
 from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
@@ -310,10 +310,10 @@ async def test_rollback_goes_one_back_and_to_a_named_release(
     assert (await release.rollback(caller, job))["current"] == made[0]
     assert (await release.rollback(caller, job, made[2][:7]))["current"] == made[2]
     assert os.readlink(workdir / "current") == f"releases/{made[2]}"
-    with pytest.raises(DeployError, match=rf"no release.*{made[0]}"):
+    with pytest.raises(UsageError, match=rf"no release.*{made[0]}"):
         await release.rollback(caller, job, "zzz")
     await release.rollback(caller, job, made[0])
-    with pytest.raises(DeployError, match="no release before the current one") as refused:
+    with pytest.raises(UsageError, match="no release before the current one") as refused:
         await release.rollback(caller, job)
     assert refused.value.remedy == f"Name one: {made[2]}, {made[1]}."
 
@@ -322,7 +322,7 @@ async def test_one_release_is_no_way_back(caller: NearCaller, job: Job, package:
     """The current release is not offered as the remedy of having no other."""
     (package / "model.py").write_text("LAYERS = 1\n")
     await deployed(caller, job)
-    with pytest.raises(DeployError, match="no release before the current one") as refused:
+    with pytest.raises(UsageError, match="no release before the current one") as refused:
         await release.rollback(caller, job)
     assert refused.value.remedy == "It has no other; deploy one."
 
