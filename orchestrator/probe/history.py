@@ -70,7 +70,7 @@ def switch(args: Args, _progress: Progress) -> Args:
             raise OpError(
                 "DeployError",
                 f"release {digest} is not what was deployed: {', '.join(changed[:5])} changed"
-                " since; `current` is what it was.",
+                f" since; {workdir.unchanged()}.",
                 "Deploy that code again, which repairs it.",
             )
         workdir.switch(digest)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shlex
@@ -142,7 +143,7 @@ def ensure(
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(workdir.environments, exist_ok=True)
     with open(f"{folder}.log", "wb") as log:
-        step = _Steps(digest, tree, folder, around, log, progress)
+        step = _Steps(digest, tree, workdir, around, log, progress)
         for argv in _commands(setup, folder, os.path.dirname(tree), step.uv):
             step.run(argv)
     files.write_record(os.path.join(folder, _COMPLETE), {"at": time.time(), "setup": setup})
@@ -174,8 +175,7 @@ def _export(uv: str | None, project: str, path: str) -> list[str]:
     if uv is None:
         raise OpError(
             "DeployError",
-            f"setup.requirements names {wire.UV_LOCK}, and uv is not there; `current` is what it"
-            " was.",
+            f"setup.requirements names {wire.UV_LOCK}, and uv is not there.",
             "Install uv there, or name what `uv export -o requirements.txt` makes of it.",
         )
     words = ("--frozen", "--quiet", "--no-dev", "--no-emit-project")
@@ -189,12 +189,14 @@ class _Steps:
         self,
         digest: str,
         tree: str,
-        folder: str,
+        workdir: Workdir,
         around: Surroundings,
         log: Any,
         progress: Progress,
     ) -> None:
+        folder = os.path.join(workdir.environments, digest)
         self._tree = tree
+        self._workdir = workdir
         self._log = log
         self._progress = progress
         env = around.environment(os.path.join(folder, "bin"))
@@ -235,9 +237,20 @@ class _Steps:
             remedy += " Where no index can be reached, `wheelhouse: DIR` sends wheels along."
         return OpError(
             "DeployError",
-            f"setup failed: {shlex.join(argv)}: {why}; `current` is what it was.\n{tail}",
+            f"setup failed: {_named(argv)}: {why}; {self._workdir.unchanged()}.\n{tail}",
             remedy,
         )
+
+
+def _named(argv: list[str]) -> str:
+    """A command in short: a line of `run` as it is, else up to its first option or path.
+
+    The whole of it is the first line of its output.
+    """
+    if argv[0] == "sh":
+        return argv[-1]
+    words = itertools.takewhile(lambda word: not word.startswith(("--", "/")), argv[1:])
+    return " ".join([os.path.basename(argv[0]), *words])
 
 
 def _end_orphans(digest: str) -> None:

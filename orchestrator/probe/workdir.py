@@ -67,6 +67,12 @@ class Workdir:
             return None
         return digest if folder == "releases" else None
 
+    def unchanged(self) -> str:
+        """What a deploy that came to nothing left: the release that was current, or none."""
+        if self.current() is None:
+            return "there is no `current` yet"
+        return "`current` is what it was"
+
     def switch(self, digest: str) -> None:
         """Point `current` at a release, by one rename."""
         fresh = os.path.join(self.releases, f"{_NEXT}{os.getpid()}")
@@ -213,7 +219,7 @@ def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = No
 
 def _failed(workdir: Workdir, args: Args, exc: OSError) -> OpError:
     """What the system refused, as a sentence; why the deploy was given up, where it was."""
-    refused = _refused(workdir.path, exc)
+    refused = _refused(workdir, exc)
     if "deploy" not in args:
         return refused
     digest, deploy = args["digest"], args["deploy"]
@@ -295,12 +301,12 @@ def told(op: Op) -> Op:
     return wrapped
 
 
-def _refused(workdir: str, exc: OSError) -> OpError:
-    where = os.fsdecode(exc.filename) if isinstance(exc.filename, (str, bytes)) else workdir
+def _refused(workdir: Workdir, exc: OSError) -> OpError:
+    where = os.fsdecode(exc.filename) if isinstance(exc.filename, (str, bytes)) else workdir.path
     remedy = {
         errno.ENOSPC: "Free some (`orch prune` removes old releases), then deploy again.",
         errno.EDQUOT: "Raise the quota or free some space, then deploy again.",
         errno.EACCES: "Give the target's user the right to write there, or choose another workdir.",
         errno.EROFS: "Choose a workdir on a file system that can be written.",
     }.get(exc.errno or 0, "Look at the job's `workdir`, or choose another one.")
-    return OpError("DeployError", f"{where}: {exc.strerror}; `current` is what it was.", remedy)
+    return OpError("DeployError", f"{where}: {exc.strerror}; {workdir.unchanged()}.", remedy)

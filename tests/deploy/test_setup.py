@@ -112,12 +112,26 @@ async def test_a_setup_that_fails_leaves_current_alone(
     broken = dataclasses.replace(job, setup=Setup(run=("echo half way >&2; exit 3",)))
     with pytest.raises(DeployError) as failed:
         await deployed(caller, broken)
-    assert "exit status 3" in str(failed.value)
+    assert "exit status 3; `current` is what it was." in str(failed.value)
     assert "half way" in str(failed.value)
     assert os.readlink(workdir / "current") == f"releases/{first.digest}"
     (package / "model.py").write_text("LAYERS = 9\n")
     await deployed(caller, job)
     assert leftovers(workdir) == []
+
+
+async def test_a_setup_that_fails_at_first_names_its_command_in_short(
+    caller: NearCaller, job: Job, package: Path
+) -> None:
+    """There was no release before it, and the whole command stands in the output alone."""
+    (package / "requirements.txt").write_text("./nowhere\n")
+    broken = dataclasses.replace(job, setup=Setup(requirements="requirements.txt"))
+    with pytest.raises(DeployError) as failed:
+        await deployed(caller, broken)
+    head, _, output = failed.value.message.partition("\n")
+    why = "setup failed: python -m pip install: exit status 1; there is no `current` yet."
+    assert head.endswith(why)
+    assert " -m pip install --disable-pip-version-check -r requirements.txt\n" in output
 
 
 async def test_an_interpreter_that_is_not_there_is_named_by_the_plan(
