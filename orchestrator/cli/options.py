@@ -69,7 +69,10 @@ def _silence_expire(parser: argparse.ArgumentParser) -> None:
 def _diff(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument(
-        "other", metavar="RUN", nargs="?", help="left out: the job's last good run before it"
+        "other",
+        metavar="RUN",
+        nargs="?",
+        help="told is what changed from the older to the newer; left out: the last good one before",
     )
     parser.add_argument("-p", "--patch", action="store_true", help="the changed lines of code too")
     add_json(parser)

@@ -53,6 +53,9 @@ def test_colleague_tells_what_changed_and_what_was_tried(
     assert "+# edited" in differing
     same = orch("diff", "@1", "@2").stdout
     assert "  nothing changed\n" in same
+    assert same.startswith('dflash-2 (failed, "first") -> dflash-3 (failed, "a lock")')
+    assert orch("diff", "@2", "@1").stdout == same  # from the older to the newer, however asked
+    assert "from the older to the newer" in orch("diff", "--help").stdout
     assert "No run of dflash before run 1 finished" in orch("diff", "dflash-1", check=2).stderr
     (cache / "kernel.so").write_bytes(bytes(3_000_000))
     orch("run", "-m", "warm again", "--env", "PLAY=steps --count 3")
