@@ -7,6 +7,8 @@ have one. Listens on loopback only.
 import argparse
 import asyncio
 import contextlib
+import errno
+import os
 
 from orchestrator.api.client import quoted
 from orchestrator.cli import output
@@ -87,14 +89,24 @@ async def _forward(target: Target, port: int, local: int) -> None:
         try:
             server = await asyncio.start_server(taken, "127.0.0.1", local)
         except OSError as error:
-            raise UsageError(
-                f"port {local} of this machine cannot be used: {error.strerror}.",
-                remedy="Choose another one: --local PORT",
-            ) from error
+            raise _refused(local, error.errno) from error
         bound = server.sockets[0].getsockname()[1]
         output.say(f"localhost:{bound} is port {port} on {target.name}; Ctrl-C ends it")
         async with server:
             await server.serve_forever()
+
+
+def _refused(port: int, number: int | None) -> UsageError:
+    """Why nothing can listen on a port of this machine; the event loop's words repeat the call."""
+    remedy = "Choose another one: --local PORT"
+    if number == errno.EADDRINUSE:
+        remedy += f", or end what holds it: `ss -ltnp 'sport = :{port}'` names it"
+        return UsageError(f"port {port} of this machine is in use already.", remedy=f"{remedy}.")
+    if number == errno.EACCES:
+        said = f"port {port} of this machine is root's alone."
+        return UsageError(said, remedy=f"{remedy}, 1024 or above.")
+    why = os.strerror(number) if number else "unknown"
+    return UsageError(f"port {port} of this machine cannot be used: {why}.", remedy=f"{remedy}.")
 
 
 async def _connection(
