@@ -76,25 +76,27 @@ def target_rows(sight: Sight) -> list[Row]:
     if sight.fleet is None:
         return []
     return [
-        Row(target["name"], _target_cells(target, sight.now))
-        for target in sight.fleet.targets.values()
+        Row(target["name"], _target_cells(target, sight)) for target in sight.fleet.targets.values()
     ]
 
 
-def _target_cells(target: TargetView, now: float) -> dict[str, Cell]:
+def _target_cells(target: TargetView, sight: Sight) -> dict[str, Cell]:
     shape, kind = LINKS.get(target["link"], ("?", "plain"))
     gpus = target["gpus"]
     used = sum(gpu.get("memory_used_bytes") or 0 for gpu in gpus)
     total = sum(gpu.get("memory_total_bytes") or 0 for gpu in gpus)
     old = target["link"] != "connected"
-    seen = now - target["seen_at"] if target["seen_at"] is not None else None
+    seen = sight.now - target["seen_at"] if target["seen_at"] is not None else None
     note = text.harmless(target["error"] or "")
     if not note and target["watched"] == "shell":
         note = "plain shell: no Python there; tails only, every few seconds"
     return {
         "target": Cell(text.harmless(target["name"]), "strong"),
         "link": Cell(f"{shape} {target['link']}", kind),
-        "seen": Cell(text.age(seen), "warn" if old else "muted"),
+        # The daemon tells not of each sign of life, but at once of a link that is lost.
+        "seen": Cell(
+            text.age(seen) if old or not sight.connected else "now", "warn" if old else "muted"
+        ),
         "use": Cell("".join(map(use_block, gpus)) or "none", "muted" if old else "busy"),
         "memory": Cell("".join(text.block(share(gpu)) for gpu in gpus), "muted" if old else "busy"),
         "held": Cell(f"{text.size(used)} / {text.size(total)}" if gpus else "", "muted"),

@@ -129,12 +129,13 @@ class DaemonBackend:
 
     async def snapshot(self, since: int | None) -> messages.Snapshot:
         """The whole state, or what changed after a cursor."""
-        return self._parts.board.snapshot(await self.daemon_view(), since)
+        shown = self._parts.board.snapshot(await self.daemon_view(), since)
+        return {**shown, "targets": self._parts.fleet.heard(shown["targets"])}
 
     async def changes(self, since: int) -> AsyncGenerator[messages.Snapshot, None]:
         """What changed, whenever it does."""
         async for cursor in self._parts.board.changes(since):
-            yield self._parts.board.snapshot(await self.daemon_view(), cursor)
+            yield await self.snapshot(cursor)
 
     async def get(self, what: str, words: str, query: Mapping[str, str]) -> Message:
         """One document."""

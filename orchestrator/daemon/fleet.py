@@ -8,11 +8,12 @@ import asyncio
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from orchestrator.api.messages import TargetView
 from orchestrator.clock import Clock
 from orchestrator.core.errors import NotDriven, TargetError
 from orchestrator.core.events import GpusSampled
@@ -146,6 +147,15 @@ class Fleet:
         """State of the link to a target, and when it was last heard."""
         seen = self._seen.get(name)
         return (seen.link.state, seen.link.seen_at) if seen else (LinkState.UNREACHABLE, None)
+
+    def heard(self, views: Iterable[TargetView]) -> list[TargetView]:
+        """Views of the board with when each link was heard by now, which alone is no change."""
+        return [
+            {**view, "seen_at": self._seen[view["name"]].link.seen_at}
+            if view["name"] in self._seen
+            else view
+            for view in views
+        ]
 
     def gpus(self, name: str) -> GpusSampled | None:
         """The newest that is known of a target's GPUs."""

@@ -78,7 +78,7 @@ def _leases(parts: Parts) -> list[messages.LeaseView]:
 
 async def top(parts: Parts) -> Message:
     """GET /v1/top: the targets with their GPUs."""
-    return {"targets": parts.board.views("targets")}
+    return {"targets": parts.fleet.heard(parts.board.views("targets"))}
 
 
 async def releases(parts: Parts, query: Mapping[str, str]) -> Message:

@@ -1,5 +1,6 @@
 """What a daemon does unasked: it beats while it sees, follows the inventory's sinks, reminds."""
 
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -79,3 +80,24 @@ def test_reminder_comes_until_somebody_cares(
     orch("ack", "@1")
     receiver.wait_for(where=lambda one: one.json["status"] == "resolved")
     assert not firing(receiver.received[-1])
+
+
+def test_status_and_show_tell_the_same_of_a_link_that_is_idle(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """A sign of life is no change of the board, and `status` and `top` tell of it all the same."""
+    orch = make_orch(local_job(short_folder, "python3 -m played steps --count 1"))
+    orch("run")
+
+    def heard(*words: str) -> float:
+        said = orch.json(*words)
+        return float(said["seen_at"] if words[0] == "show" else said["targets"][0]["seen_at"])
+
+    def heard_since(moment: float) -> bool:
+        return heard("show", "@1") > moment
+
+    for reading in ("status", "top"):
+        orch.until(partial(heard_since, heard("show", "@1")))
+        before = heard("show", "@1")
+        told = heard(reading)
+        assert before <= told <= heard("show", "@1"), reading

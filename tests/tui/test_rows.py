@@ -214,3 +214,13 @@ def test_a_gpu_that_two_containers_show_is_counted_once() -> None:
     lost = {**pieces.target("ct201", link="unreachable"), "gpus": seen["gpus"]}
     cells = gpus.gpu_summary([seen, lost])  # type: ignore[list-item]  # as the API gives it
     assert [cell.text for cell in cells] == ["2 GPUs", "1 busy", "1 idle"]
+
+
+def test_a_link_that_is_well_shows_no_age() -> None:
+    """The dashboard is not told of each sign of life; an age means that none comes any more."""
+    well = pieces.target("ct200", seen_at=NOW - 40)
+    lost = pieces.target("ct201", link="unreachable", seen_at=NOW - 40)
+    fleet = Fleet.of(pieces.snapshot([well, lost], []))  # type: ignore[arg-type]  # as the API gives it
+    told, alone = (Sight(now=NOW, fleet=fleet, connected=heard) for heard in (True, False))
+    assert [row.cells["seen"].text for row in gpus.target_rows(told)] == ["now", "40s"]
+    assert [row.cells["seen"].text for row in gpus.target_rows(alone)] == ["40s", "40s"]
