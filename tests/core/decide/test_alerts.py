@@ -4,6 +4,7 @@ import pytest
 
 from orchestrator.core.decide import alerts
 from orchestrator.core.decide.decision import Silence
+from orchestrator.core.decide.inputs import ReminderDue
 from orchestrator.core.decide.routes import sinks_for
 from orchestrator.core.decide.trials import crash_rate
 from orchestrator.core.model import Alert, AlertsSpec, Route
@@ -111,6 +112,19 @@ def test_silences() -> None:
     story = Story(policy(alerts=written)).running().tell(seen())
     assert [one.sinks for one in story.last.outgoing] == [()]
     assert len(story.incidents) == 1
+
+
+def test_what_a_silence_kept_back_is_not_sent_once_it_ends() -> None:
+    """The same failure again alerts nobody; a reminder, and what is new of it, do."""
+    story = Story(policy(alerts=AlertsSpec(sinks=SINKS, silences=({"room": "cellar"},))))
+    story.running().tell(seen())
+    story.rules = policy(alerts=AlertsSpec(sinks=SINKS))
+    story.tell(seen())
+    assert (story.last.outgoing, story.incidents[0].occurrences) == ((), 2)
+    story.tell(ReminderDue(incident=story.incidents[0].id, nth=1))
+    assert [one.sinks for one in story.last.outgoing] == [("ops", "phone")]
+    story.tell(crash(signature="segfault"))
+    assert [one.sinks for one in story.last.outgoing] == [("ops", "phone")]
 
 
 def test_target_that_left_the_inventory() -> None:
