@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,14 @@ def until_current(client: Client, wanted: dict[str, int]) -> float:
     )
 
 
+def _until(ready: Callable[[], bool], what: str) -> None:
+    ends = time.monotonic() + WITHIN_S
+    while not ready():
+        if time.monotonic() > ends:
+            raise TimeoutError(f"not within {WITHIN_S:.0f} s: {what}")
+        time.sleep(0.1)
+
+
 def measure(folder: Path, env: dict[str, str], runs: int, kills: int) -> dict[str, Any]:
     """Start the runs, then kill one daemon after the other."""
     config = folder / "inventory.yaml"
@@ -95,12 +104,10 @@ def measure(folder: Path, env: dict[str, str], runs: int, kills: int) -> dict[st
     client = Client(locate(config, env).socket, timeout_s=20.0)
     daemon, took = start(config, env), []
     try:
-        while not snapshot(client)["targets"]:
-            time.sleep(0.1)
+        _until(lambda: bool(snapshot(client)["targets"]), "a target is known")
         for number in range(runs):
             list(client.stream("POST", "/v1/run", {"job": f"job{number}"}))
-        while len(sizes(folder)) < runs or not all(sizes(folder).values()):
-            time.sleep(0.1)
+        _until(lambda: sum(map(bool, sizes(folder).values())) >= runs, "all runs print")
         for _ in range(kills):
             daemon.kill()
             daemon.wait()

@@ -187,7 +187,8 @@ def _require_ours(connection: socket.socket, path: Path) -> None:
     if owner not in {os.getuid(), 0}:
         raise DaemonError(
             f"User {owner} listens at {path}, and not a daemon of yours; nothing was sent.",
-            remedy="Remove it, and find out how it came there.",
+            remedy="If that user runs orch with this inventory, ask as that user; else find out "
+            "how it came there, and remove it.",
         )
 
 

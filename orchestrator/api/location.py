@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.errors import UsageError
-from orchestrator.probe.procfs import start_time
+from orchestrator.probe.procfs import lives, start_time
 
 INVENTORY_NAME = "inventory.yaml"
 MAX_SOCKET_BYTES = 99
@@ -90,7 +90,7 @@ def locate(inventory: Path, environ: Mapping[str, str]) -> Location:
 
 
 def locate_daemon(option: str | None, environ: Mapping[str, str], folder: Path) -> Location:
-    """The places of the inventory that is meant, also of one that is gone but had a daemon.
+    """The places of the inventory that is meant, also of one that is gone and has a daemon yet.
 
     Raises as `find_inventory`.
     """
@@ -102,9 +102,18 @@ def locate_daemon(option: str | None, environ: Mapping[str, str], folder: Path) 
         gone = [folder / Path(said).expanduser()] if said else [p / INVENTORY_NAME for p in places]
         for path in gone:
             location = locate(path, environ)
-            if read_note(location.note):
+            if living(location) is not None:
                 return location
         raise
+
+
+def living(location: Location) -> tuple[int, int] | None:
+    """PID and start of the daemon that left the note, where that very process still runs."""
+    note = read_note(location.note)
+    pid, start = note.get("pid"), note.get("start")
+    if not isinstance(pid, int) or not isinstance(start, int):
+        return None
+    return (pid, start) if lives(pid, start) else None
 
 
 def _socket(folder: Path, name: str, environ: Mapping[str, str]) -> Path:

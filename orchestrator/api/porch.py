@@ -35,7 +35,7 @@ class Porch:
             self._door.host, self._door.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, *_, address in dict.fromkeys(found):
-            listener = socket.create_server(address[:2], family=family, backlog=128)
+            listener = socket.create_server(address, family=family, backlog=128)
             listener.setblocking(False)
             self._listeners.append(listener)
             self._keep(asyncio.create_task(self._accept(listener), name="api porch"))

@@ -10,7 +10,7 @@ import signal
 import time
 
 from orchestrator.api.client import ALIVE_WITHIN_S, Client, DaemonSilent
-from orchestrator.api.location import Location, daemon_socket, read_note
+from orchestrator.api.location import Location, daemon_socket, living
 from orchestrator.core.errors import DaemonError, NoDaemon
 from orchestrator.probe import procfs
 
@@ -22,7 +22,7 @@ _POLL_S = 0.02
 
 def end_daemon(location: Location) -> str:
     """End the daemon and wait until its process has gone; the sentence that says how."""
-    process = _process(location)
+    process = living(location)
     client = Client(daemon_socket(location), timeout_s=ALIVE_WITHIN_S)
     try:
         client.call("POST", "/v1/daemon/stop", {})
@@ -48,15 +48,6 @@ def end_daemon(location: Location) -> str:
             remedy="`orch daemon status` shows its process.",
         )
     return _end_by_pid(*process)
-
-
-def _process(location: Location) -> tuple[int, int] | None:
-    """PID and start of the daemon that left the note, where that very one lives."""
-    note = read_note(location.note)
-    pid, start = note.get("pid"), note.get("start")
-    if not isinstance(pid, int) or not isinstance(start, int):
-        return None
-    return (pid, start) if procfs.lives(pid, start) else None
 
 
 def _gone_within(client: Client, process: tuple[int, int] | None, within_s: float) -> bool:

@@ -48,7 +48,8 @@ def install(options: argparse.Namespace) -> int:
 
 def _write(path: Path, text: str) -> None:
     """Whoever may write a unit runs as this user: nobody else does, whatever the umask says."""
-    before = os.umask(0o022)
+    before = os.umask(0o077)
+    os.umask(before | 0o022)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
