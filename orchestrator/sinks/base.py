@@ -114,7 +114,7 @@ class Queue(Protocol):
         """Nothing of the sink is pending any more."""
         ...
 
-    async def revive(self, sink: str, now: float) -> None:
+    async def revive(self, sink: str) -> None:
         """What was disabled is pending again, marked like what was stored while it was unset."""
         ...
 

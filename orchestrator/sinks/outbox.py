@@ -226,7 +226,7 @@ class Outbox:
     async def _begin(self, lane: Lane) -> None:
         """What new values change: what is over is not told any more, and what failed is due."""
         if not lane.checked:
-            await self._queue.revive(lane.sink.name, self._clock.now())
+            await self._queue.revive(lane.sink.name)
             await self._queue.forget_over(lane.sink.name)
             lane.checked = True
         if lane.refused not in {None, lane.values(self._lookup)}:

@@ -144,13 +144,16 @@ class Deliveries:
         )
         await self._worker.call(lambda c: c.execute(change))
 
-    async def revive(self, sink: str, now: float) -> None:
-        """The sink is back: what nobody got meanwhile waits again, as for a first address."""
+    async def revive(self, sink: str) -> None:
+        """The sink is back: what nobody got meanwhile waits again, as for a first address.
+
+        What quiet hours keep back is due at their end as before.
+        """
         table = tables.deliveries
         change = (
             update(table)
             .where(table.c.sink == sink, table.c.state == DISABLED, self._ours())
-            .values(state=PENDING, error=UNSET, next_at=now)
+            .values(state=PENDING, error=UNSET)
         )
         await self._worker.call(lambda c: c.execute(change))
 

@@ -251,6 +251,29 @@ async def test_disabled_sink_that_is_back_is_told_of_what_is_open(
     await receiver.stop()
 
 
+@pytest.mark.parametrize("speed", [1.0])
+async def test_disabled_sink_that_is_back_at_night_leaves_what_waits_for_the_morning(
+    bench: Bench,
+) -> None:
+    """A daemon that starts in quiet hours tells what is urgent, and the rest at their end."""
+    receiver = await Receiver(Answer(status=410)).start()
+    bench.values["URL"] = receiver.url
+    bench.start()
+    morning = bench.clock.now() + 7200.0
+    await bench.enqueue(replace(outgoing("waits"), not_before=morning), outgoing("urgent"))
+    await bench.until_empty()
+    await bench.stop()
+    bench.start()
+    await receiver.until(1)
+    async with asyncio.timeout(30):
+        while len(await bench.store.deliveries.pending()) > 1:
+            await asyncio.sleep(0.02)
+    (left,) = await bench.store.deliveries.pending()
+    assert (left.alert.incident, left.next_at) == ("waits", morning)
+    assert _ids(receiver) == ["urgent-firing-1"]
+    await receiver.stop()
+
+
 async def test_unset_sink_keeps_its_deliveries(bench: Bench) -> None:
     """Without an address deliveries wait; once there is one they go out, oldest first."""
     receiver = await Receiver().start()
