@@ -15,7 +15,6 @@ from orchestrator.core.events import Exited, LogBytes, LogGap, MetricLines, Rela
 from orchestrator.core.model import Attempt, Job, Run
 from orchestrator.core.parse.masking import Mask
 from orchestrator.core.parse.metrics import PatternMetrics, WholeLines
-from orchestrator.core.watch.allowance import Allowance
 from orchestrator.daemon.adopted import job_of
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
@@ -24,10 +23,9 @@ from orchestrator.daemon.leasing import Leasing
 from orchestrator.link.link import Link
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import Follower, follow
-from orchestrator.progress import LINES_A_SECOND, LINES_AT_ONCE, NEWEST_LINES, step_of
-from orchestrator.reading import place_of, read_to
+from orchestrator.progress import step_of
+from orchestrator.reading import covered_beside, place_of, read_to
 from orchestrator.store import points
-from orchestrator.store.logs import Logs
 from orchestrator.store.store import Store
 
 WAITED_S = 40.0
@@ -130,7 +128,7 @@ class Fetching:
             linked=job.adopts is not None and job.adopts.what.isdigit(),
         )
         try:
-            found = _Found(store.metrics, run.id, job.watch.metrics, self._clock)
+            found = Found(job.watch.metrics)
             await self._keep(run, attempt.number, follower, secrets, found)
         finally:
             await follower.close()
@@ -144,22 +142,24 @@ class Fetching:
         attempt: int,
         follower: Follower,
         secrets: tuple[str, ...],
-        found: "_Found",
+        found: "Found",
     ) -> None:
         logs, metrics = self._store.logs, self._store.metrics
         printed, measured = Mask(secrets), Mask(secrets, of_json=True)
         async for event in follower:
             match event:
                 case LogBytes():
-                    covered = printed.cover(event.offset, event.data)
+                    covered = await covered_beside(printed, event.offset, event.data)
                     kept = logs.append(run.id, attempt, event.offset, covered, event.at)
-                    found.take(kept.fresh, event.at)
+                    # A minute's work for a long run's log, of which all comes at once.
+                    told = await asyncio.to_thread(found.take, kept.fresh, event.at)
+                    points.keep(metrics, run.id, told, event.at)
                     await follower.stored(event)
                 case LogGap():
                     logs.gap(run.id, attempt, event.offset, event.end - event.offset)
                     await follower.stored(event)
                 case MetricLines():
-                    covered = measured.cover(event.offset, event.data)
+                    covered = await covered_beside(measured, event.offset, event.data)
                     metrics.append(run.id, points.WRITTEN, event.offset, covered, event.at)
                     await follower.stored(event)
                 case Exited() | RelayGone():
@@ -178,24 +178,23 @@ class Fetching:
             logger.warning("gap.not_stored", extra={"run": run.id, "why": str(error)})
 
 
-class _Found:
-    """What the inventory's patterns find in the output of one attempt; of a flood the newest."""
+class Found:
+    """What the inventory's patterns find in the output of one attempt, however fast it comes.
 
-    def __init__(self, metrics: Logs, run: str, patterns: Mapping[str, str], clock: Clock) -> None:
-        self._metrics, self._run, self._clock = metrics, run, clock
+    A flood is passed over while a run lives, for the sake of the others; here it is only fetched.
+    """
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns, self._lines = PatternMetrics(patterns), WholeLines()
-        self._allowance = Allowance(LINES_A_SECOND, LINES_AT_ONCE)
         self._step: int | None = None
 
-    def take(self, fresh: bytes, at: float) -> None:
-        """The next bytes, seen at unix time `at`. StoreError where the disk takes no more."""
-        lines = self._lines.feed(fresh)
-        most = max(NEWEST_LINES, self._allowance.take(len(lines), self._clock.monotonic()))
-        kept = []
-        for values in filter(None, map(self._patterns.read, lines[-most:])):
+    def take(self, fresh: bytes, at: float) -> list[bytes]:
+        """The points in the next bytes, which were seen at unix time `at`."""
+        found = []
+        for values in filter(None, map(self._patterns.read, self._lines.feed(fresh))):
             self._step = step_of(values, self._step)
-            kept.append(points.point(self._step, values, at))
-        points.keep(self._metrics, self._run, kept, at)
+            found.append(points.point(self._step, values, at))
+        return found
 
 
 def _beginning(run: Run) -> str:
