@@ -29,7 +29,7 @@ from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
 from orchestrator.daemon.simulated import JOB, simulated_rules
-from orchestrator.daemon.stopping import Stopping
+from orchestrator.daemon.stopping import Ending, Stopping
 from orchestrator.daemon.weighing import Weighing
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
@@ -62,7 +62,7 @@ class Crew:
         self._taking_up = asyncio.Lock()
         self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
-        self._tasks: dict[str, asyncio.Task[Supervisor]] = {}
+        self._tasks: dict[str, asyncio.Task[Ending | None]] = {}
         self.display = Display(
             store=store, board=board, fleet=fleet, drives=drives, members=self._members
         )
@@ -211,8 +211,8 @@ class Crew:
         self._members[run] = member
         self._tasks[run] = asyncio.create_task(self._supervise(member), name=f"run {run}")
 
-    async def _supervise(self, member: Supervisor) -> Supervisor:
-        """The run to its end; gives the supervisor that saw it."""
+    async def _supervise(self, member: Supervisor) -> Ending | None:
+        """The run to its end; gives what a stop of it came to, and keeps nothing else of it."""
         run = member.view.run
         while True:
             try:
@@ -227,7 +227,7 @@ class Crew:
         except StoreError as error:
             logger.warning("run.not_shown", extra={"run": run.id, "why": str(error)})
         self.display.bell(run.id).ring()
-        return member
+        return member.actor.ending
 
     async def _again(self, member: Supervisor) -> Supervisor:
         """One in its place, once the store answers and the target is ours to reach.

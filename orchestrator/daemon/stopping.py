@@ -20,6 +20,9 @@ from orchestrator.supervise import Supervisor
 LOOKS_EVERY_S = 0.2
 MET_WITHIN_S = 5.0
 
+Ending = Mapping[str, Any]
+"""Who was ended by a stop, and when the GPUs were free."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
@@ -29,8 +32,8 @@ class Stopping:
     fleet: Fleet
     drives: Callable[[str], bool]
     members: Mapping[str, Supervisor]
-    tasks: Mapping[str, "asyncio.Task[Supervisor]"]
-    """Of the members, each with the one that saw its run to the end."""
+    tasks: Mapping[str, "asyncio.Task[Ending | None]"]
+    """Of the members, and of those whose runs have ended."""
     take_up: Callable[[], Awaitable[None]]
     _under_way: list[Run] = field(default_factory=list)
 
@@ -69,7 +72,7 @@ class Stopping:
                 return None
         if task.cancelled():
             raise _let_go(run)
-        return dict(task.result().actor.ending or {"ended": [], "remaining": []})
+        return dict(task.result() or {"ended": [], "remaining": []})
 
     def _is_away(self, run: Run, since: float) -> bool:
         """Whether a target cannot be reached; one that was never seen is given time to be met."""

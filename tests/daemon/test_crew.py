@@ -1,8 +1,10 @@
 """Which runs a crew takes up and lets go, and what of them it knows afterwards."""
 
 import asyncio
+import gc
 import json
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
@@ -170,6 +172,17 @@ async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     await until(lambda: is_over(store, edited))
     assert await state(store, edited) is RunState.FAILED
     assert await state(store, same) is RunState.BACKOFF
+
+
+async def test_a_run_that_has_ended_leaves_no_supervisor_behind(crew: Crew, store: Store) -> None:
+    """With it would stay what its reader knows, for as long as the daemon lives."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    supervisor = weakref.ref(crew._members[run.id])
+    await until(lambda: is_over(store, run))
+    await crew.over(run.id, WITHIN_S)
+    gc.collect()
+    assert supervisor() is None
 
 
 async def test_what_a_person_said_outlives_a_failure() -> None:
