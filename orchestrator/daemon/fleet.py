@@ -7,7 +7,6 @@ not know of runs.
 import asyncio
 import hashlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from orchestrator.core.errors import NotDriven, TargetError
 from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Host, Inventory, LinkState, Target
 from orchestrator.daemon.board import Board
+from orchestrator.daemon.gpu_history import GpuHistory
 from orchestrator.daemon.gpu_merge import merged
 from orchestrator.daemon.machines import GPU_INTERVAL_S, Machine, Machines
 from orchestrator.daemon.views import target_view
@@ -26,7 +26,6 @@ from orchestrator.link.link import Link
 from orchestrator.observe.gpus import sampled
 from orchestrator.transport.pool import Pool
 
-GPU_HISTORY = 1800
 GPU_SELDOM_S = 60.0
 """Which GPUs a container has changes rarely; who uses them its host says all the time."""
 
@@ -43,7 +42,7 @@ class _Seen:
     inside: GpusSampled | None = None
     """GPUs as the target itself sees them."""
     interval_s: float = GPU_INTERVAL_S
-    history: deque[GpusSampled] = field(default_factory=lambda: deque(maxlen=GPU_HISTORY))
+    history: GpuHistory = field(default_factory=GpuHistory)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     on_gpus: Callable[[], None] = lambda: None
     """Called when the host has told of its GPUs."""
@@ -163,7 +162,7 @@ class Fleet:
 
     def gpu_history(self, name: str) -> list[GpusSampled]:
         """Rounds of samples of a target, oldest first."""
-        return list(self._seen[name].history) if name in self._seen else []
+        return self._seen[name].history.rounds() if name in self._seen else []
 
     async def close(self) -> None:
         """End every link; the runs go on."""
@@ -203,8 +202,8 @@ class Fleet:
 
     def _sampled(self, seen: _Seen) -> None:
         gpus = seen.gpus
-        if gpus is not None and gpus.samples and not (seen.history and seen.history[-1] == gpus):
-            seen.history.append(gpus)
+        if gpus is not None and gpus.samples:
+            seen.history.add(gpus)
         self._changed(seen.target.name)
 
     def _changed(self, name: str) -> None:

@@ -46,12 +46,20 @@ _CHECK: Mapping[str, Shape] = {
     "remedy": Maybe(TEXT),
     "critical": Maybe(FLAG),
 }
+_PROVENANCE: Mapping[str, Shape] = {
+    **dict.fromkeys(("by", "commit", "branch", "inventory"), Maybe(TEXT)),
+    "dirty": Maybe(FLAG),
+    "untracked": Maybe([TEXT]),
+    "diff_bytes": Maybe(COUNT),
+}
+"""It lies in the workdir, where the program may write to it."""
 _RELEASE: Mapping[str, Shape] = {
     **dict.fromkeys(("digest", "name"), TEXT),
     "at": NUMBER,
     **dict.fromkeys(("bytes", "files"), COUNT),
-    "provenance": Maybe(OBJECT),
+    "provenance": Maybe(_PROVENANCE),
 }
+_LISTED: Mapping[str, Shape] = {**_RELEASE, "in_use": FLAG}
 _KEPT: Mapping[str, Shape] = {
     **dict.fromkeys(("name", "how"), TEXT),
     "at": NUMBER,
@@ -92,7 +100,7 @@ _ANSWERS: Mapping[str, Shape] = {
     "preflight": {"checks": [_CHECK], "versions": Each(Maybe(TEXT)), "held": Maybe([GPU])},
     "sessions": {"sessions": [{"name": TEXT, "dead": FLAG}]},
     "release_commit": {"path": TEXT},
-    "release_list": {"current": Maybe(TEXT), "releases": [_RELEASE]},
+    "release_list": {"current": Maybe(TEXT), "releases": [_LISTED]},
     "release_switch": {
         **dict.fromkeys(("current", "path"), TEXT),
         "before": Maybe(TEXT),
@@ -121,7 +129,12 @@ _ANSWERS: Mapping[str, Shape] = {
     "cache_save": {**_KEPT, "dropped": [TEXT]},
     "cache_clear": {**_KEPT, "dropped": [TEXT]},
     "cache_restore": dict.fromkeys(("files", "bytes", "there"), COUNT),
-    "copy_look": {**_PATH, "path": TEXT, "part_bytes": COUNT},
+    "copy_look": {
+        **_PATH,
+        **dict.fromkeys(("path", "part"), TEXT),
+        "link": FLAG,
+        "part_bytes": COUNT,
+    },
     "copy_tree": {"entries": [{**_PATH, "name": TEXT, "to": Maybe(TEXT)}], "more": FLAG},
     "copy_digest": {"sha256": TEXT, "missing": COUNT},
     "copy_read": {"data": BYTES},

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from orchestrator.probe.frames import BadFrame, Frame
 
 MOST_WHOLE = 2**63
-MOST_TOLD_BYTES = 256 * 1024
-"""Of a line that tells of GPUs or the kernel: the newest two thousand are kept in memory."""
+MOST_TOLD_BYTES: Mapping[str, int] = {"gpus": 2 * 1024**2, "kernel": 256 * 1024}
+"""Of a line that is kept in memory: 256 programs on GPUs, told with their words, make 304 kB."""
 
 
 class Kind(NamedTuple):
@@ -47,6 +47,9 @@ WHOLE = Kind("a whole number", lambda value: type(value) is int and abs(value) <
 COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value < MOST_WHOLE)
 BYTES = Kind("bytes", lambda value: isinstance(value, bytes))
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
+BITS = Kind("64 bits", lambda value: type(value) is int and 0 <= value < 2**64)
+READING = Kind("a number", lambda value: BITS.fits(value) or _is_number(value))
+"""A driver's counters are unsigned."""
 WORD = Kind("a text or a number", lambda value: isinstance(value, str) or _is_number(value))
 
 Shape = Kind | Maybe | Each | list[Any] | Mapping[str, Any]
@@ -70,13 +73,13 @@ GPU: Mapping[str, Shape] = {
     "processes": Maybe([PROCESS]),
     "extra": Maybe(
         {
-            **dict.fromkeys(_NUMBERS, Maybe(NUMBER)),
-            **dict.fromkeys(("throttle_reasons", "xid"), Maybe(WHOLE)),
+            **dict.fromkeys(_NUMBERS, Maybe(READING)),
+            **dict.fromkeys(("throttle_reasons", "xid"), Maybe(BITS)),
             **dict.fromkeys(("error", "pci", "architecture"), Maybe(TEXT)),
-            "remapped_rows": Maybe([NUMBER]),
-            "retired_pages": Maybe([NUMBER]),
-            "nvlink_errors": Maybe(Each(Maybe(NUMBER))),
-            "mig_devices": Maybe([TEXT]),
+            "remapped_rows": Maybe([READING]),
+            "retired_pages": Maybe([READING]),
+            "nvlink_errors": Maybe(Each(Maybe(READING))),
+            "mig_devices": Maybe([OBJECT]),
         }
     ),
 }
@@ -143,8 +146,8 @@ def _below(where: str, key: str) -> str:
 def require_frame(frame: Frame, num_bytes: int) -> None:
     """BadFrame where a frame of that many bytes is not as frames.py has its kind."""
     kind = frame["kind"]
-    if kind in {"gpus", "kernel"} and num_bytes > MOST_TOLD_BYTES:
-        raise BadFrame(f"a `{kind}` of {num_bytes} bytes; at most {MOST_TOLD_BYTES}")
+    if num_bytes > (most := MOST_TOLD_BYTES.get(kind, num_bytes)):
+        raise BadFrame(f"a `{kind}` of {num_bytes} bytes; at most {most}")
     shape = _FRAMES.get(kind)
     wrong = misfit(shape, frame) if shape is not None else None
     if wrong is not None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from orchestrator.link.answers import wrong_answer
 from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe import caches, environment, preflight, release
 from orchestrator.probe.errors import OpError
@@ -48,7 +49,9 @@ class NearCaller:
                 raise CallFailed(
                     exc.message, target="near", op=op, error_type=exc.type, remedy=exc.remedy
                 ) from exc
-        return json.loads(json.dumps(value))
+        came = json.loads(json.dumps(value))
+        assert wrong_answer(op, came) is None
+        return came
 
     def _work(self, op: Any, args: dict[str, Any], progress: Any) -> Any:
         self.at_work += 1

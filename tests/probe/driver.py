@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.probe.frames import Frame, decode, encode, unpack
+from orchestrator.link.answers import wrong_answer, wrong_progress
+from orchestrator.link.shapes import require_frame
+from orchestrator.probe.frames import BadFrame, Frame, decode, encode, unpack
 
 WITHIN_S = 30.0
 
@@ -80,7 +82,10 @@ class Driver:
         )
         self.frames: list[Frame] = []
         self.acknowledge = acknowledge
+        self.refused: list[str] = []
+        """What the other end of the link would not take: nothing, of a probe's own frames."""
         self._calls = 0
+        self._ops: dict[int, str] = {}
         self._news = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -93,6 +98,7 @@ class Driver:
                 frame = decode(line)
             except ValueError:
                 break  # cut in the middle by the end of the probe
+            self._judge(frame, len(line))
             with self._news:
                 self.frames.append(frame)
                 self._news.notify_all()
@@ -101,6 +107,20 @@ class Driver:
         with self._news:
             self._closed = True
             self._news.notify_all()
+
+    def _judge(self, frame: Frame, num_bytes: int) -> None:
+        op = self._ops.get(frame.get("id", 0), "")
+        wrong = None
+        try:
+            require_frame(frame, num_bytes)
+        except BadFrame as exc:
+            wrong = str(exc)
+        if frame["kind"] == "result" and "value" in frame and "raw" not in frame:
+            wrong = wrong_answer(op, frame["value"])
+        elif frame["kind"] == "progress":
+            wrong = wrong_progress(op, frame.get("value"))
+        if wrong is not None:
+            self.refused.append(f"{op}: {wrong}")
 
     def ack(self, frame: Frame) -> None:
         """Say that the bytes of a frame are stored."""
@@ -142,6 +162,7 @@ class Driver:
     def post(self, op: str, **args: object) -> int:
         """Make a call and return its id."""
         self._calls += 1
+        self._ops[self._calls] = op
         self.send({"kind": "call", "id": self._calls, "op": op, "args": args})
         return self._calls
 
@@ -196,6 +217,7 @@ class Driver:
         for pipe in (self.popen.stdout, self.popen.stderr):
             if pipe is not None:
                 pipe.close()
+        assert self.refused == []
         return status
 
 

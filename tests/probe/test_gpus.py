@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.probe import smi
-from orchestrator.probe.gpus import is_free, sample_gpus
+from orchestrator.link.answers import wrong_answer
+from orchestrator.probe import gpus, smi
+from orchestrator.probe.frames import Frame
+from orchestrator.probe.gpus import is_free
 
 CAPTURES = Path(__file__).parent.parent / "captures" / "nvidia_smi"
 MIB = 1024 * 1024
@@ -31,6 +33,13 @@ def install(folder: Path, text: str, status: int = 0, lacks: str = "no such colu
 
 def nothing(_frame: object) -> None:
     """No progress is wanted."""
+
+
+def sample_gpus() -> Frame:
+    """One round, which the other end of the link takes."""
+    frame = gpus.sample_gpus({}, nothing)
+    assert wrong_answer("gpus", frame) is None
+    return frame
 
 
 @pytest.fixture
@@ -91,14 +100,14 @@ def test_what_a_gpu_does_not_say_is_none():
 def test_nvidia_smi_is_asked_where_nvml_is_not_there(path: Path):
     """The source is said, so that nobody takes the one for the other."""
     install(path, (CAPTURES / "h200-query.txt").read_text())
-    frame = sample_gpus({}, nothing)
+    frame = sample_gpus()
     assert (frame["source"], len(frame["samples"]), frame["error"]) == ("nvidia-smi", 2, None)
 
 
 def test_a_driver_mismatch_is_an_error_and_no_sample(path: Path):
     """The driver's own sentence is passed on."""
     install(path, (CAPTURES / "driver-mismatch.txt").read_text(), status=18)
-    frame = sample_gpus({}, nothing)
+    frame = sample_gpus()
     assert frame["samples"] == []
     assert "Driver/library version mismatch" in frame["error"]
 
@@ -106,7 +115,7 @@ def test_a_driver_mismatch_is_an_error_and_no_sample(path: Path):
 def test_rows_and_complaint_of_one_call_are_both_kept(path: Path):
     """One lost GPU does not hide the others."""
     install(path, (CAPTURES / "lost-gpu.txt").read_text(), status=15)
-    frame = sample_gpus({}, nothing)
+    frame = sample_gpus()
     assert [sample["index"] for sample in frame["samples"]] == [0]
     assert "GPU is lost" in frame["error"]
 
@@ -115,7 +124,7 @@ def test_columns_that_an_old_driver_does_not_know_are_left_out(path: Path):
     """It refuses the whole question for one; the rest is asked again."""
     text = (CAPTURES / "driver-390-k80.txt").read_text()
     install(path, text, lacks="mig.mode.current")
-    frame = sample_gpus({}, nothing)
+    frame = sample_gpus()
     assert frame["error"] is None
     idle, busy = frame["samples"]
     assert (idle["power_w"], busy["extra"]["ecc_uncorrected"]) == (26.33, 1)
@@ -128,4 +137,4 @@ def test_a_machine_without_gpus_is_no_error(
 ):
     """No library, no nvidia-smi: an empty list, and no source."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert sample_gpus({}, nothing) == {"source": None, "samples": [], "error": None}
+    assert sample_gpus() == {"source": None, "samples": [], "error": None}

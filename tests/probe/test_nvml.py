@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.link.answers import wrong_answer
 from orchestrator.probe.gpus import is_free
 from orchestrator.probe.on_gpu import unpacked
 from tests.lab import driver
@@ -48,6 +49,7 @@ class Sampler:
         self.popen.stdin.flush()
         assert self.popen.stdout is not None
         frame: dict[str, Any] = json.loads(self.popen.stdout.readline())
+        assert wrong_answer("gpus", frame) is None
         return frame
 
     def close(self) -> None:

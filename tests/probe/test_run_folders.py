@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.link.answers import wrong_answer
 from orchestrator.probe.errors import OpError
 from orchestrator.probe.run_folders import OPS
 
@@ -14,7 +15,9 @@ from orchestrator.probe.run_folders import OPS
 def pruned(workdir: Path, *names: str, dry_run: bool = False) -> dict[str, Any]:
     """The op's answer."""
     args = {"workdir": str(workdir), "names": list(names), "dry_run": dry_run}
-    return OPS["runs_prune"](args, lambda _: None)
+    value: dict[str, Any] = OPS["runs_prune"](args, lambda _: None)
+    assert wrong_answer("runs_prune", value) is None
+    return value
 
 
 @pytest.fixture
