@@ -143,29 +143,33 @@ class Tmux:
         if replacing is not None and not replacing.shared:
             words += [";", "kill-session", "-t", f"={old}"]
         scope = [] if replacing is not None or self.sessions() else scope_words()
-        with umask.of_login():
-            if scope:
-                self._begin(scope, words)
-            else:
-                self.run(*words)
+        self._begin(scope, words)
 
     def _begin(self, scope: list[str], words: list[str]) -> None:
-        """Start the server, which a first session does, where logind does not end it."""
-        chosen = []
+        """Start the session, and the server where there is none: where logind does not end it."""
+        chosen, env = [], dict(os.environ)
         if self._socket:
             chosen = ["-S" if "/" in self._socket else "-L", self._socket]
-        argv = [*scope, "tmux", *chosen, "-u", *words]
-        # Not every way in sets it, and the user's manager is found by it.
-        env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+        if scope:
+            # Not every way in sets it, and the user's manager is found by it.
+            env.setdefault("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
         done = subprocess.run(
-            argv, capture_output=True, timeout=SCOPE_WITHIN_S, check=False, env=env
+            [*scope, "tmux", *chosen, "-u", *words],
+            capture_output=True,
+            timeout=SCOPE_WITHIN_S if scope else None,
+            check=False,
+            env=env,
+            umask=umask.of_login(),
         )
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()
-            raise TmuxFailed(
-                f"tmux could not be started by {scope[0]}: {said or 'no reason'}.",
-                remedy="Start any session there yourself (tmux new -d), and launch again.",
-            )
+        if not done.returncode:
+            return
+        said = done.stderr.decode("utf-8", "replace").strip() or "no reason"
+        if not scope:
+            raise TmuxFailed(f"tmux {words[0]} failed: {said}.")
+        raise TmuxFailed(
+            f"tmux could not be started by {scope[0]}: {said}.",
+            remedy="Start any session there yourself (tmux new -d), and launch again.",
+        )
 
     def _unused(self, name: str) -> str:
         """The name, or the first of NAME-2, NAME-3 ... that no session has."""

@@ -1,31 +1,21 @@
 """What others may do with what the probe makes: never write to it, whatever the login allows.
 
-Owns the probe's umask, and that of the login, which a tmux server that is started here keeps for
-the programs in it. Stdlib only.
+Owns the probe's umask, which is set once: it is one for all of its threads. A tmux server that is
+started here keeps the login's for the programs in it. Stdlib only.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-_login: "int | None" = None
+_login = -1
 
 
 def close() -> None:
-    """From now on nobody else can write what this process makes."""
+    """From now on nobody else can write what this process makes, its group neither."""
     global _login
     _login = os.umask(0o077)
-    os.umask(_login | 0o002)
+    os.umask(_login | 0o022)
 
 
-@contextmanager
-def of_login() -> Iterator[None]:
-    """For the moment in which a program is started that outlives us."""
-    if _login is None:
-        yield
-        return
-    before = os.umask(_login)
-    try:
-        yield
-    finally:
-        os.umask(before)
+def of_login() -> int:
+    """What a program that outlives us starts with, as subprocess takes it; -1: the same as ours."""
+    return _login

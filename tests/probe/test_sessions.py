@@ -1,8 +1,10 @@
 """Which tmux session a launch may take, and that a launch happens once."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -162,3 +164,34 @@ def test_the_attempts_record_names_relay_and_program(probe: Driver, a_run: Run):
         "boot_id", "started_at", "detached", "asked",
     }  # fmt: skip
     assert record["relay_pid"] != record["pid"]
+
+
+def mask_of(pid: int) -> str:
+    """The umask of a program, octal."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Umask:"))
+
+
+def test_launches_at_once_have_the_logins_umask_and_leave_the_probes(
+    start: Callable[..., Driver], a_run: Run
+) -> None:
+    """Others never write to what the probe makes, and programs start as their login has it."""
+    before = os.umask(0o002)
+    try:
+        probe = start()
+    finally:
+        os.umask(before)
+    probe.kind("hello")
+    runs = [a_run, *(Run(a_run.root, job=f"other{number}") for number in range(5))]
+    calls = [probe.post("launch", **run.spec("sh", "-c", "umask; sleep 100")) for run in runs]
+    seen = set()
+
+    def answered() -> bool:
+        seen.add(mask_of(probe.popen.pid))
+        return len([one for one in probe.frames if one.get("id") in calls]) == len(calls)
+
+    eventually(answered, "all are launched")
+    assert seen | {mask_of(probe.popen.pid)} == {"0022"}
+    for run in runs:
+        eventually(lambda run=run: run.log() == b"0002\r\n", "it has said its umask")
+        probe.call("end", **run.end())

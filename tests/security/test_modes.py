@@ -26,7 +26,7 @@ def writable(folder: Path) -> list[str]:
     mode = folder.lstat().st_mode
     if stat.S_ISLNK(mode):
         return []
-    found = [str(folder)] if mode & 0o002 else []
+    found = [str(folder)] if mode & 0o022 else []
     if stat.S_ISDIR(mode) and mode & 0o001:
         found += [one for below in folder.iterdir() for one in writable(below)]
     return found
