@@ -78,6 +78,10 @@ class Queue(Protocol):
         """Call `listener` whenever something was enqueued."""
         ...
 
+    def hosts(self) -> frozenset[tuple[str, int]]:
+        """Whose alerts are seen here, each with its lease's token; another one is another time."""
+        ...
+
     async def heads(self, sink: str, limit: int) -> tuple[Delivery, ...]:
         """The first pending delivery of each incident to a sink, the one due first in front."""
         ...

@@ -29,8 +29,8 @@ class Lane:
     """The values of its variables when it answered 410; another value is another receiver."""
     refused: tuple[str | None, ...] | None = None
     """The values of its variables when it refused; with others nobody waits for the next try."""
-    checked: bool = False
-    """What waited for its variables, or its return, was looked through since they are there."""
+    checked: frozenset[tuple[str, int]] | None = None
+    """The queue's hosts when what waited for its variables, or its return, was looked through."""
     error: str | None = None
     taken_at: float | None = None
 

@@ -199,9 +199,9 @@ class Outbox:
         if state == "disabled":
             await self._queue.disable(name, lane.error or "disabled")
         if state == "unset":
-            lane.checked = False
             await self._queue.mark_unset(name)
         if state != "ready":
+            lane.checked = None
             return LOOK_AGAIN_S
         await self._begin(lane)
         pause = lane.paused_until - self._clock.monotonic()
@@ -224,11 +224,12 @@ class Outbox:
         return min(waits)
 
     async def _begin(self, lane: Lane) -> None:
-        """What new values change: what is over is not told any more, and what failed is due."""
-        if not lane.checked:
+        """What new values or hosts change: what is over is not told, and what failed is due."""
+        hosts = self._queue.hosts()
+        if lane.checked != hosts:
             await self._queue.revive(lane.sink.name)
             await self._queue.forget_over(lane.sink.name)
-            lane.checked = True
+            lane.checked = hosts
         if lane.refused not in {None, lane.values(self._lookup)}:
             lane.refused, lane.paused_until = None, float("-inf")
             await self._queue.hurry(lane.sink.name, self._clock.now())

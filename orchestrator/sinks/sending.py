@@ -71,7 +71,7 @@ class Sending:
                 logger.info("outbox.taken", extra=extra)
             case Outcome.GONE:
                 lane.error = result.text
-                lane.gone, lane.checked = lane.values(self.lookup), False
+                lane.gone, lane.checked = lane.values(self.lookup), None
                 logger.error("outbox.gone", extra=extra)
             case Outcome.REFUSED:
                 lane.error, lane.refused = result.text, lane.values(self.lookup)

@@ -4,7 +4,7 @@ A delivery is stored in the transaction that changes its incident, and stays unt
 it. Must not: send anything, or know what a sink is.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true, update
@@ -26,8 +26,11 @@ UNSET = "the sink has no address yet"
 """Kept in `error` of what was stored while that was so."""
 
 
-Mine = Callable[[], Collection[str] | None]
-"""The hosts whose alerts this daemon sends; None: it is the only daemon, and sends all."""
+Mine = Callable[[], Mapping[str, int] | None]
+"""The hosts whose alerts this daemon sends, and the tokens of their leases.
+
+None: it is the only daemon, and sends all.
+"""
 
 
 class Deliveries:
@@ -46,6 +49,10 @@ class Deliveries:
         """Wake the listeners."""
         for listener in self._listeners:
             listener()
+
+    def hosts(self) -> frozenset[tuple[str, int]]:
+        """Whose alerts are seen here, each with its lease's token; empty for the only daemon."""
+        return frozenset((self._mine() or {}).items())
 
     async def pending(self) -> tuple[Delivery, ...]:
         """Everything that no sink has taken yet, in the order of enqueueing."""

@@ -13,7 +13,7 @@ Owns the transaction of a decision. Parts: `runs`, `incidents`, `deliveries` (th
 
 import asyncio
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,8 +162,8 @@ class Store:
         if self.leases is not None:
             self.leases.guard(connection, host)
 
-    def _hosts(self) -> Collection[str] | None:
-        return None if self.leases is None else self.leases.held.keys()
+    def _hosts(self) -> Mapping[str, int] | None:
+        return None if self.leases is None else self.leases.held
 
 
 def _requests(
