@@ -13,7 +13,13 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, Operational
 from sqlalchemy.pool import StaticPool
 
 from orchestrator.core.errors import StoreError
-from orchestrator.store.checking import unreadable
+from orchestrator.store.checking import (
+    DAMAGE_CODES,
+    DamagedDatabaseError,
+    check,
+    check_rows,
+    code_of,
+)
 from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
@@ -45,20 +51,16 @@ _VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
     " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
-_DAMAGE_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DISK_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 
 logger = logging.getLogger(__name__)
 
 
-class DamagedDatabaseError(Exception):
-    """The file is no database any more, or fails SQLite's own check."""
-
-
 def open_database(folder: Path, stamp: str) -> tuple[Engine, Path | None]:
     """An engine at the newest schema, and where a damaged file was put (named with `stamp`).
 
-    Raises StoreError where the folder cannot be written or the schema is newer than this orch.
+    Raises StoreError where the folder cannot be written or read, and where the schema is newer than
+    this orch, or a row is nothing that it would write.
     """
     path = folder / DATABASE_FILE
     try:
@@ -165,10 +167,8 @@ def upgrade(connection: Connection, where: str, current: str | None) -> None:
 
 def translated(exc: DBAPIError) -> StoreError:
     """The StoreError that says what a database error means to a person."""
-    code = _code(exc)
+    code = code_of(exc)
     reason = str(exc.orig).strip()
-    if code is None and isinstance(exc.orig, sqlite3.OperationalError):
-        code = sqlite3.SQLITE_CORRUPT  # what Python itself finds: a text that is none
     if exc.connection_invalidated or (code is None and isinstance(exc, OperationalError)):
         return StoreError(
             f"The database cannot be reached: {reason}.",
@@ -179,10 +179,11 @@ def translated(exc: DBAPIError) -> StoreError:
             f"The store cannot be written: {reason}.",
             remedy="Free some space on the disk of the state folder; reading goes on meanwhile.",
         )
-    if code in _DAMAGE_CODES:
+    if code in DAMAGE_CODES:
         return StoreError(
             f"The database is damaged: {reason}.",
-            remedy="Restart the daemon; it sets the file aside and asks the targets what runs.",
+            remedy="Restart the daemon; unless only one run's past is hit, it sets the file aside "
+            "and asks the targets what runs.",
         )
     return StoreError(f"The database refused: {reason}.", remedy="See the daemon's log.")
 
@@ -194,20 +195,22 @@ def _open_sqlite(path: Path) -> Engine:
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     keep_text_storable(engine)
+    ended_well = _ended_well(path)  # before SQLite clears it up
     try:
         with engine.connect() as connection:
-            _check(connection)
+            check(connection, path, ended_well=ended_well)
         with engine.begin() as connection:
             migrate(connection, str(path))
         with engine.connect() as connection:
-            _check_rows(connection)
+            check_rows(connection, path)
     except DatabaseError as exc:
         engine.dispose()
-        if _code(exc) in _DAMAGE_CODES:
+        if code_of(exc) in DAMAGE_CODES:
             raise DamagedDatabaseError(str(exc.orig)) from exc
         raise StoreError(
             f"{path} cannot be opened: {exc.orig}.",
-            remedy="Check that the state folder exists, is yours, and that its disk is not full.",
+            remedy="Check that the state folder exists, is yours, that its disk is neither full "
+            "nor failing, and that no other program holds the file; then start the daemon again.",
         ) from exc
     except (DamagedDatabaseError, StoreError):
         engine.dispose()
@@ -216,15 +219,12 @@ def _open_sqlite(path: Path) -> Engine:
     return engine
 
 
-def _check(connection: Connection) -> None:
-    found = connection.execute(text("PRAGMA integrity_check(1)")).scalar_one()
-    if found != "ok":
-        raise DamagedDatabaseError(found)
-
-
-def _check_rows(connection: Connection) -> None:
-    if (damage := unreadable(connection)) is not None:
-        raise DamagedDatabaseError(damage)
+def _ended_well(path: Path) -> bool:
+    """Whether the last one that wrote put it all into the file, and took its WAL away."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size == 0
+    except OSError:
+        return True  # there is none
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
@@ -244,8 +244,3 @@ def _revision(connection: Connection) -> str | None:
         return None
     row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
     return None if row is None else str(row[0])
-
-
-def _code(exc: DBAPIError) -> int | None:
-    code = getattr(exc.orig, "sqlite_errorcode", None)
-    return None if code is None else int(code) & 0xFF

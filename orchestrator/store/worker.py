@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from json import JSONDecodeError
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -69,3 +70,9 @@ class Worker:
                 return result
         except DBAPIError as exc:
             raise translated(exc) from exc
+        except JSONDecodeError as exc:
+            raise StoreError(
+                f"The database is damaged: a document in it is none: {exc}.",
+                remedy="Restart the daemon; unless only one run's past is hit, it sets the file "
+                "aside and asks the targets what runs.",
+            ) from exc
