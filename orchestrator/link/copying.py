@@ -8,12 +8,13 @@ import asyncio
 import hashlib
 import posixpath
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.link.arriving import Entry, name_of, not_of, require_inside
 from orchestrator.probe import copying as here
 from orchestrator.probe.errors import OpError
 
@@ -23,7 +24,6 @@ FILES_AT_ONCE = 4
 _WITHIN_S = 120.0
 _MOST_MADE_UP_BYTES = 4 << 20
 
-Entry = Mapping[str, Any]
 Digest = Any
 """What `hashlib.sha256()` gives; its type has no public name."""
 
@@ -88,18 +88,43 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
     there = await _call(to, "copy_look", path=to_path)
     top, place = found["path"], there["path"]
     if there["kind"] == here.FOLDER or to_path.endswith("/"):
-        place = posixpath.join(place, posixpath.basename(top))
+        name = name_of(path, top, trusted=isinstance(source, Here))
+        place = posixpath.join(place, name)
     if found["kind"] != here.FOLDER:
         copied.total_bytes = found["size"]
         await _file(source, top, to, place, found, copied)
         return
+    there = await _call(to, "copy_look", path=place)
+    _require_no_link(source, place, there)
     entries = [entry async for entry in _entries(source, top)]
     require_inside(top, entries)
     copied.total_bytes = sum(entry["size"] for entry in entries)
-    is_new = (await _call(to, "copy_look", path=place))["kind"] == here.NOTHING
+    is_new = there["kind"] == here.NOTHING
+    if is_new:
+        await _clear_part(to, place, there["part"], entries)
     await _folder(source, top, to, here.part_of(place) if is_new else place, entries, copied)
     if is_new:
         await _call(to, "copy_name", path=place)
+
+
+def _require_no_link(source: End, place: str, there: Entry) -> None:
+    """UsageError where a folder would go through a link that may be one of an earlier copy."""
+    if there["link"] and not (there["kind"] == here.FOLDER and isinstance(source, Here)):
+        raise UsageError(
+            f"{place} is a link; no folder is copied over or through it.",
+            remedy="Remove the link, or give the folder another place.",
+        )
+
+
+async def _clear_part(to: End, place: str, kind: str, entries: list[Entry]) -> None:
+    """Remove what an earlier copy left in a new folder's part and this one does not bring."""
+    part = here.part_of(place)
+    if kind == here.FOLDER:
+        found = [entry async for entry in _entries(to, part)]
+        for name in not_of(entries, found):
+            await _call(to, "copy_remove", path=posixpath.join(part, name))
+    elif kind != here.NOTHING:
+        await _call(to, "copy_remove", path=part)
 
 
 async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
@@ -115,27 +140,6 @@ async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
 def _plain(source: End, entry: Entry) -> Entry:
     """From a target nothing comes that runs as the user who copied it (set-uid, set-gid)."""
     return entry if isinstance(source, Here) else {**entry, "mode": entry["mode"] & 0o777}
-
-
-def require_inside(top: str, entries: list[Entry]) -> None:
-    """OrchError where a name leads out of the folder: the other side may be hostile.
-
-    What lies below a link, of this copy or an earlier one, would be written wherever that points:
-    so each name is below folders that are told as such, and is written in one way only.
-    """
-    links = {str(entry["name"]) for entry in entries if entry["kind"] == here.LINK}
-    folders = {str(entry["name"]) for entry in entries if entry["kind"] == here.FOLDER} - links
-    for entry in entries:
-        name = str(entry["name"])
-        parts = name.split("/")
-        above = {"/".join(parts[:number]) for number in range(1, len(parts))}
-        odd = name != "." and not {"", ".", ".."}.isdisjoint(parts)
-        if odd or "\0" in name or not above <= folders:
-            raise OrchError(
-                f"{top}: the other side names {name!r}, which leads out of that folder; nothing "
-                "was copied.",
-                remedy="Do not trust that target until you know why it says so.",
-            )
 
 
 async def _folder(
@@ -179,11 +183,13 @@ async def _folder(
 async def _file(source: End, path: str, to: End, place: str, entry: Entry, copied: Copied) -> None:
     if entry["kind"] != here.FILE:
         raise UsageError(f"{path} is neither a file nor a folder.")
+    there = await _call(to, "copy_look", path=place)
+    if there["part"] not in {here.FILE, here.NOTHING}:
+        await _call(to, "copy_remove", path=here.part_of(place))
     if entry.get("made_up"):
         await _made_up_file(source, path, to, place, entry, copied)
         return
     size = int(entry["size"])
-    there = await _call(to, "copy_look", path=place)
     copied.files += 1
     if await _is_there(source, path, to, place, there, entry):
         copied.unchanged += 1

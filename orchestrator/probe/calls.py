@@ -49,6 +49,7 @@ OP_MODULES = {
             *("copy_look", "copy_tree", "copy_digest", "copy_read", "copy_write", "copy_commit"),
             "copy_make",
             "copy_name",
+            "copy_remove",
         ),
         "copying",
     ),

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import os
 import shlex
+import shutil
 import stat
 from typing import Any
 
@@ -40,7 +41,7 @@ def part_of(path: str) -> str:
 
 
 def copy_look(args: Frame, _progress: Progress) -> Frame:
-    """What is at a path (a link is followed), and how much of a part is there."""
+    """What is at a path (a link is followed, and told as one), and how much of a part is there."""
     path = _path(args)
     try:
         status = os.stat(path)
@@ -50,7 +51,10 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
         found = {"kind": _kind(status.st_mode), "mode": stat.S_IMODE(status.st_mode)}
         found |= {"size": status.st_size, "stamp": _stamp(status)}
         found |= {"made_up": is_made_up(path, status)}
-    return {**found, "path": os.path.abspath(path), "part_bytes": _size(part_of(path))}
+    path = os.path.abspath(path)
+    part = part_of(path)
+    found |= {"path": path, "link": os.path.islink(path)}
+    return {**found, "part": _kind_at(part), "part_bytes": _size(part)}
 
 
 def copy_tree(args: Frame, _progress: Progress) -> Frame:
@@ -153,6 +157,17 @@ def copy_make(args: Frame, _progress: Progress) -> Frame:
     return {}
 
 
+def copy_remove(args: Frame, _progress: Progress) -> Frame:
+    """Remove what an earlier copy left, a folder with all that is in it; a link, not its end."""
+    path = _path(args)
+    kind = _kind_at(path)
+    if kind == FOLDER:
+        shutil.rmtree(path)
+    elif kind != NOTHING:
+        os.unlink(path)
+    return {}
+
+
 def copy_name(args: Frame, _progress: Progress) -> Frame:
     """Give a folder that was built beside its name that name."""
     path = _path(args)
@@ -165,10 +180,16 @@ def _path(args: Frame) -> str:
 
 
 def _size(path: str) -> int:
+    """Of a file; 0 of all else, what a link leads to too."""
+    return os.lstat(path).st_size if _kind_at(path) == FILE else 0
+
+
+def _kind_at(path: str) -> str:
+    """What is there itself, a link too."""
     try:
-        return os.stat(path).st_size
+        return _kind(os.lstat(path).st_mode)
     except OSError:
-        return 0
+        return NOTHING
 
 
 def _kind(mode: int) -> str:
@@ -217,7 +238,7 @@ def _walk(top: str) -> Any:
 
 
 def _entry(top: str, path: str) -> dict[str, Any]:
-    status = os.lstat(path)
+    status = os.stat(path) if path == top else os.lstat(path)
     entry = {
         "name": os.path.relpath(path, top),
         "kind": _kind(status.st_mode),
@@ -267,4 +288,5 @@ OPS = {
     "copy_commit": _told(copy_commit),
     "copy_make": _told(copy_make),
     "copy_name": _told(copy_name),
+    "copy_remove": _told(copy_remove),
 }

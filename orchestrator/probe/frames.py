@@ -85,8 +85,8 @@ Ops of a call (args -> value)
     adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
              what: a session, SESSION:WINDOW.PANE, or a PID
     adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
-    copy_look   {path} -> {kind, mode, size, stamp, path, part_bytes}     kind: file, folder, other,
-             nothing
+    copy_look   {path} -> {kind, mode, size, stamp, path, link, part, part_bytes}
+             kind and part: file, folder, other, nothing; part: what has the mark of one, link too
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, stamp, to}], more}
     copy_digest {path, size, part} -> {sha256, missing}
     copy_read   {path, offset, size} -> {data}       raw
@@ -95,6 +95,7 @@ Ops of a call (args -> value)
     copy_make   {path, kind, mode, to, inside} -> {}     a folder or a link; `inside`: a link in
              the folder's place is removed
     copy_name   {path} -> {}         a folder that was built beside its name gets it
+    copy_remove {path} -> {}         what an earlier copy left there
 
 A `launch` spec (LaunchSpec):
     run uid attempt run_dir attempt_dir session socket argv env cwd path_first python_path

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.errors import OrchError
+from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.link.copying import PIECE_BYTES, Copied, Here, copy
 from orchestrator.probe import copying
 
@@ -153,6 +153,107 @@ async def test_a_folder_whose_copy_was_cut_is_gone_on_with_by_the_same_words(
     assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["0", "1", "2"]
     assert copied.sent_bytes < 3 * source.stat().st_size
     assert not (tmp_path / ".to.orch-part").exists()
+
+
+async def cut_copy_of(folder: Path, to: Path) -> None:
+    """A copy of a folder that is cut once what it made so far lies in its part."""
+
+    def cut() -> None:
+        raise OrchError("the link was cut.")
+
+    with pytest.raises(OrchError, match="was cut"):
+        await asyncio.to_thread(
+            asyncio.run, copy(Disturbed(2, cut), str(folder), Here(), str(to), Copied())
+        )
+
+
+def tree(top: Path, **files: str) -> Path:
+    """A folder with these files."""
+    for name, content in files.items():
+        path = top / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return top
+
+
+def names(top: Path) -> list[str]:
+    """All that is in a folder."""
+    return sorted(str(path.relative_to(top)) for path in top.rglob("*"))
+
+
+async def test_a_part_of_another_folder_does_not_get_into_a_new_one(tmp_path: Path) -> None:
+    """Two of one name, the first one's copy cut: the new folder has only what the second has."""
+    one = tree(tmp_path / "a" / "runs", only_a="a", d__of_a="a", e__of_a="a", z="z")
+    (one / "link").symlink_to("z")
+    other = tree(tmp_path / "b" / "runs", only_b="b", d__of_b="b", e="now a file")
+    to = tmp_path / "to"
+    to.mkdir()
+    await cut_copy_of(one, to)
+    tree(to / ".runs.orch-part", e__of_a="a", whole="a")
+    (to / ".runs.orch-part" / "link").symlink_to("z")
+    await copy(Here(), str(other), Here(), str(to), Copied())
+    assert names(to) == ["runs", "runs/d", "runs/d/of_b", "runs/e", "runs/only_b"]
+    assert (to / "runs" / "e").read_text() == "now a file"
+
+
+async def test_what_is_gone_at_the_source_since_the_cut_does_not_come_back(
+    tmp_path: Path,
+) -> None:
+    """Neither whole nor as a part of its own, while parts of what is still there go on."""
+    source = tree(tmp_path / "source", gone="g", kept="k" * 100)
+    await cut_copy_of(source, tmp_path / "to")
+    part = tree(tmp_path / ".to.orch-part", **{".gone.orch-part": "g", ".kept.orch-part": "k" * 60})
+    (source / "gone").unlink()
+    (part / "kept").unlink(missing_ok=True)
+    copied = Copied()
+    await copy(Here(), str(source), Here(), str(tmp_path / "to"), copied)
+    assert names(tmp_path / "to") == ["kept"]
+    assert copied.sent_bytes == 40
+
+
+async def test_a_part_of_the_other_kind_is_in_nobodys_way(tmp_path: Path) -> None:
+    """A folder's part and a file's have one name: a file comes after the one, a folder after."""
+    folder, file = tree(tmp_path / "folder", x="x"), tmp_path / "file"
+    file.write_text("content")
+    await cut_copy_of(tree(tmp_path / "two", x="x", y="y"), tmp_path / "to")
+    assert (tmp_path / ".to.orch-part").is_dir()
+    await copy(Here(), str(file), Here(), str(tmp_path / "to"), Copied())
+    assert (tmp_path / "to").read_text() == "content"
+    (tmp_path / ".next.orch-part").write_text("of a file")
+    await copy(Here(), str(folder), Here(), str(tmp_path / "next"), Copied())
+    assert names(tmp_path / "next") == ["x"]
+
+
+async def test_a_link_to_a_folder_is_copied_as_that_folder(tmp_path: Path) -> None:
+    """`latest` of a folder of runs gives a folder `latest`, as it does for a file."""
+    tree(tmp_path / "run_7", x="x", d__y="y")
+    (tmp_path / "latest").symlink_to("run_7")
+    to = tmp_path / "to"
+    to.mkdir()
+    await copy(Here(), str(tmp_path / "latest"), Here(), str(to), Copied())
+    assert names(to) == ["latest", "latest/d", "latest/d/y", "latest/x"]
+    assert not (to / "latest").is_symlink()
+
+
+async def test_a_folder_over_a_dangling_link_is_refused_at_the_door(tmp_path: Path) -> None:
+    """Nothing is sent first, and no part is left."""
+    source = tree(tmp_path / "source", x="x")
+    (tmp_path / "to").symlink_to("nowhere")
+    copied = Copied()
+    with pytest.raises(UsageError, match="to is a link"):
+        await copy(Here(), str(source), Here(), str(tmp_path / "to"), copied)
+    assert copied.sent_bytes == 0
+    assert not (tmp_path / ".to.orch-part").exists()
+
+
+async def test_a_folder_goes_to_a_target_through_a_link_that_is_there(tmp_path: Path) -> None:
+    """A target's links are its own: a folder on another disk is no danger to anybody here."""
+    source = tree(tmp_path / "source", x="x")
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "source").symlink_to(tmp_path / "disk")
+    await copy(Here(), str(source), Here(), str(tmp_path / "to"), Copied())
+    assert names(tmp_path / "disk") == ["x"]
 
 
 def test_a_file_that_is_being_written_is_none_that_is_made_up(tmp_path: Path) -> None:

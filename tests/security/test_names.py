@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.errors import OrchError
-from orchestrator.link.copying import Copied, Here, copy, require_inside
+from orchestrator.core.errors import OrchError, UsageError
+from orchestrator.link.arriving import require_inside
+from orchestrator.link.copying import Copied, Here, copy
 
 KEYS: Mapping[str, Any] = {"name": "d/authorized_keys", "kind": "file", "mode": 0o600, "size": 1}
 
@@ -63,6 +64,90 @@ async def test_a_link_of_an_earlier_copy_leads_nowhere(tmp_path: Path, planted: 
     assert (outside / "kept").read_text() == "as it was"
 
 
+class FromTarget:
+    """A way to an end that is not this machine itself."""
+
+    def __init__(self, end: Here) -> None:
+        self.call = end.call
+
+
+@pytest.mark.parametrize("planted", [".source.orch-part", "source"])
+async def test_a_link_in_the_place_of_the_folder_itself_leads_nowhere(
+    tmp_path: Path, planted: str
+) -> None:
+    """The first copy brings a link of its part's name, or of its own; the second goes not there."""
+    outside, first, source = (tmp_path / name for name in ("outside", "first", "source"))
+    for folder in (outside, first, source):
+        folder.mkdir()
+    (first / planted).symlink_to(outside)
+    (source / "authorized_keys").write_text("not mine")
+    to, target = tmp_path / "to", FromTarget(Here())
+    await copy(target, str(first), Here(), str(to), Copied())
+    assert (to / planted).is_symlink()
+    if planted == "source":
+        with pytest.raises(UsageError, match="is a link"):
+            await copy(target, str(source), Here(), str(to), Copied())
+    else:
+        await copy(target, str(source), Here(), str(to), Copied())
+        assert (to / "source" / "authorized_keys").read_text() == "not mine"
+    assert not [*outside.iterdir()]
+
+
+class Renaming(Here):
+    """A target that says of each path that it is another one."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._path = str(path)
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, and say so."""
+        answer = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        return {**answer, "path": self._path} if op == "copy_look" else answer
+
+
+@pytest.mark.parametrize("lie", [".ssh", ".bashrc"])
+async def test_a_target_does_not_choose_the_name_here(tmp_path: Path, lie: str) -> None:
+    """What was asked for keeps that name, whatever the target says that it is."""
+    home, there = tmp_path / "home", tmp_path / "srv"
+    for place, content in ((home, "mine"), (there, "not mine")):
+        (place / ".ssh").mkdir(parents=True)
+        (place / ".ssh" / "authorized_keys").write_text(content)
+        (place / ".bashrc").write_text(content)
+    if lie == ".ssh":
+        (there / "results").mkdir()
+    else:
+        (there / "results").write_text("not mine")
+    target = FromTarget(Renaming(there / lie))
+    await copy(target, f"{there}/./results", Here(), str(home), Copied())
+    assert (home / ".ssh" / "authorized_keys").read_text() == "mine"
+    assert (home / ".bashrc").read_text() == "mine"
+    assert (home / "results").exists()
+
+
+@pytest.mark.parametrize("asked", ["~", ".", "..", ""])
+@pytest.mark.parametrize("told", ["/srv/.ssh", "/", "/srv/..", "/srv/."])
+async def test_a_name_that_only_the_target_tells_is_none_of_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
+) -> None:
+    """A home folder has no name in what was asked for: then nothing hidden comes, and no climb."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "authorized_keys").write_text("not mine")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "home")
+    (tmp_path / "to").mkdir()
+    with pytest.raises(OrchError, match="nothing was copied"):
+        await copy(FromTarget(Renaming(told)), asked, Here(), str(tmp_path / "to"), Copied())
+    assert not [*(tmp_path / "to").iterdir()]
+
+
+def test_the_folder_itself_is_a_folder() -> None:
+    """As a link it would get the asked name, and the next copy would be written through it."""
+    with pytest.raises(OrchError, match="leads out of that folder"):
+        require_inside("/srv/run", [{"name": ".", "kind": "link", "to": "/root/.ssh"}])
+
+
 class Set(Here):
     """A target whose file is set-uid."""
 
@@ -77,19 +162,12 @@ class Set(Here):
         return answer
 
 
-class FromTarget:
-    """A way to it that is not this machine itself."""
-
-    def __init__(self) -> None:
-        self.call = Set().call
-
-
 @pytest.mark.parametrize("path", ["source", "source/file"])
 async def test_nothing_comes_set_uid(tmp_path: Path, path: str) -> None:
     """It would run as whoever copied it."""
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "file").write_text("#!/bin/sh")
-    await copy(FromTarget(), str(tmp_path / path), Here(), str(tmp_path / "to"), Copied())
+    await copy(FromTarget(Set()), str(tmp_path / path), Here(), str(tmp_path / "to"), Copied())
     (found,) = (one for one in (tmp_path / "to", *(tmp_path / "to").rglob("*")) if one.is_file())
     assert found.stat().st_mode & 0o7777 == 0o755
 
