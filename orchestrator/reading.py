@@ -4,6 +4,7 @@ It owns the order in which a byte is stored, acknowledged and detected; what the
 itself is progress.py's. It must not decide anything: findings and ends are handed on.
 """
 
+import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable
@@ -30,6 +31,8 @@ QUIET_S = 0.25
 RECALLED_BYTES = 512 * 1024
 """More than a chunk, so that no line of one is missed."""
 REPLAY_BYTES = 64 * 1024 * 1024
+COVERED_AT_ONCE_BYTES = 32 * 1024
+"""A tenth of a second where it is nothing but secrets; what is longer is no matter of the loop."""
 PERSIST_EVERY_S = 5.0
 """For daemons that only look on; one that takes the run up reads the newest values again."""
 FULL_DISK_PAUSE_S = 2.0
@@ -51,6 +54,13 @@ READ_BY = "read_by"
 Stored = TypeVar("Stored")
 
 logger = logging.getLogger(__name__)
+
+
+async def covered_beside(mask: Mask, offset: int, chunk: bytes) -> bytes:
+    """The chunk, covered; where it is long the loop goes on with all other runs meanwhile."""
+    if len(chunk) <= COVERED_AT_ONCE_BYTES:
+        return mask.cover(offset, chunk)
+    return await asyncio.to_thread(mask.cover, offset, chunk)
 
 
 class Reader:
@@ -214,7 +224,7 @@ class Reader:
         self, logs: Logs, place: int, event: LogBytes | MetricLines, mask: Mask
     ) -> bytes:
         """What is new of the bytes, once it is stored."""
-        covered = mask.cover(event.offset, event.data)
+        covered = await covered_beside(mask, event.offset, event.data)
         end = logs.end(self._run.id, place)
         keep = partial(logs.append, self._run.id, place, event.offset, covered, event.at)
         await self._when_stored(keep)

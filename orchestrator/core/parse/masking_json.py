@@ -14,6 +14,8 @@ from orchestrator.core.parse.secret_search import Span
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+')
 _LETTER = re.compile(rb"\\u[0-9a-fA-F]{4}|\\.|[\xc0-\xff][\x80-\xbf]+")
 """One letter of several bytes, of which none may stay behind alone."""
+_TAKEN = b"\1"
+_ALL_TAKEN = re.compile(_TAKEN + rb"+")
 
 
 def covered_lines(text: bytes, spans: Sequence[Span], plain: bytes) -> bytes:
@@ -48,15 +50,17 @@ def _is_json(line: bytes) -> bool:
 
 
 def _covered(line: bytes, spans: Sequence[Span]) -> bytes:
-    shown = bytearray(line)
+    """A pass over the line, however many values stand in it: a run may print one without end."""
+    taken, shown = bytearray(len(line)), bytearray(line)
+    for one in spans:
+        start, stop = max(one.start, 0), min(one.end, len(line))
+        taken[start:stop] = _TAKEN * (stop - start)
     for token in _TOKEN.finditer(line):
         begin, end = token.span()
-        met = [one for one in spans if one.start < end and begin < one.end]
-        if not met:
+        if taken.find(_TAKEN, begin, end) < 0:
             continue
         if line[begin : begin + 1] == b'"':
-            for start, stop in _within(line, begin + 1, end - 1, met):
-                shown[start:stop] = b"*" * (stop - start)
+            _cover_within(line, begin + 1, end - 1, taken, shown)
         elif end - begin == 1:
             shown[begin:end] = b"0"
         else:
@@ -64,13 +68,12 @@ def _covered(line: bytes, spans: Sequence[Span]) -> bytes:
     return bytes(shown)
 
 
-def _within(line: bytes, begin: int, end: int, spans: Sequence[Span]) -> Iterator[Span]:
-    """What the values take of a text, and the rest of letters that they take half of."""
-    for one in spans:
-        start, stop = max(one.start, begin), min(one.end, end)
-        if start < stop:
-            yield Span(start, stop)
+def _cover_within(line: bytes, begin: int, end: int, taken: bytearray, shown: bytearray) -> None:
+    """Cover what is taken of a text, and the rest of letters of which half is taken."""
     for letter in _LETTER.finditer(line, begin, end):
         start, stop = letter.span()
-        if any(one.start < stop and start < one.end for one in spans):
-            yield Span(start, stop)
+        if taken.find(_TAKEN, start, stop) >= 0:
+            taken[start:stop] = _TAKEN * (stop - start)
+    for found in _ALL_TAKEN.finditer(taken, begin, end):
+        start, stop = found.span()
+        shown[start:stop] = b"*" * (stop - start)

@@ -244,3 +244,16 @@ def test_no_value_makes_a_line_torn_and_none_stays(
     for one in (value, begun):
         shown = json.loads(covered_json([one], line + b"\n"))
         assert value not in shown.values() or one != value
+
+
+@pytest.mark.parametrize("one", [PLAIN + " \\n", 12345678], ids=["a text", "numbers"])
+def test_a_value_without_end_in_one_line_of_metrics_takes_no_more_than_a_pass(
+    one: str | int,
+) -> None:
+    """Half a MiB of nothing else is covered in seconds, and stays JSON; it was hours."""
+    times = (1 << 19) // len(str(one))
+    line = json.dumps({"a": one * times if isinstance(one, str) else [one] * times}).encode()
+    shown = Mask([PLAIN, "12345678"], of_json=True).cover(0, line)
+    assert len(shown) == len(line)
+    assert json.loads(shown).keys() == {"a"}
+    assert not any(value in shown for value in (PLAIN.encode(), b"12345678"))
