@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Float, cast, func, or_, select, update
+from sqlalchemy import Connection, Float, cast, func, or_, select, text, update
+from sqlalchemy.exc import DBAPIError
 
 from orchestrator.core.errors import NotDriven
 from orchestrator.store import tables
@@ -17,6 +18,10 @@ from orchestrator.store.rows import plain
 from orchestrator.store.worker import Worker
 
 LEASE_S = 10.0
+ADDED_WITHIN_MS = 300
+"""So long the renewal of what is held waits for the rows of hosts that are new."""
+_LOCK_NOT_AVAILABLE = "55P03"
+"""PostgreSQL, appendix A, where `lock_timeout` has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +132,13 @@ class Leases:
     def _free(self, connection: Connection, wanted: list[str], now: float) -> list[tuple[str, int]]:
         """The hosts that can be renewed or taken, each with its token then.
 
-        Locks no row of another daemon's and waits for none: one that stands still in the middle
-        of a transaction keeps its own hosts until the server ends that, and nobody else's.
+        Locks no row of another daemon's and hardly waits for one: one that stands still in the
+        middle of a transaction keeps its own hosts until the server ends that, and nobody else's.
         """
         table = tables.leases
         known = set(connection.execute(select(table.c.host)).scalars())
-        for host in sorted(set(wanted) - known):
-            none = {"owner": "", "token": 0, "expires_at": 0.0, "driver": {}, "targets": []}
-            new = insert(connection, table).values(host=host, **none)
-            connection.execute(new.on_conflict_do_nothing(index_elements=["host"]))
+        if new := sorted(set(wanted) - known):
+            _add(connection, new)
         mine = table.c.owner == self.owner
         free = (
             select(table.c.host, table.c.token, table.c.owner)
@@ -144,6 +147,23 @@ class Leases:
         )
         rows = connection.execute(free).all()
         return [(row.host, row.token + (row.owner != self.owner)) for row in rows]
+
+
+def _add(connection: Connection, hosts: list[str]) -> None:
+    """Rows for hosts that have none, in the next turn where another daemon is about to add one.
+
+    Whether that one will be there is known once the other's transaction ends, which may take as
+    long as a lease: what is held already must be renewed before.
+    """
+    none = {"owner": "", "token": 0, "expires_at": 0.0, "driver": {}, "targets": []}
+    new = insert(connection, tables.leases).values([{"host": host, **none} for host in hosts])
+    try:
+        with connection.begin_nested():
+            connection.execute(text(f"SET LOCAL lock_timeout = '{ADDED_WITHIN_MS}ms'"))
+            connection.execute(new.on_conflict_do_nothing(index_elements=["host"]))
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            raise
 
 
 def database_time(connection: Connection) -> float:

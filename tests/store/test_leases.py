@@ -151,6 +151,28 @@ async def test_a_daemon_that_stands_still_in_a_transaction_holds_up_nobody(
         engine.dispose()
 
 
+async def test_a_host_that_another_daemon_is_about_to_add_holds_up_no_renewal(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """Whether it is new is not known yet: what is held is renewed, and the new one taken later."""
+    _, b = daemons
+    await turn(b, "pve2")
+    end_lease(postgres, url, "pve2")
+    engine = create_engine(url)
+    try:
+        with engine.begin() as stands_still:
+            stands_still.execute(
+                text("INSERT INTO leases VALUES ('pve9', 'other', 1, 0, '{}', '[]')")
+            )
+            told = await turn(b, "pve1", "pve2", "pve9")
+            assert leases(b).held == {"pve2": 1}
+            assert next(one.left_s for one in told if one.host == "pve2") > 5
+        await turn(b, "pve1", "pve2", "pve9")
+        assert leases(b).held == {"pve1": 1, "pve2": 1, "pve9": 2}
+    finally:
+        engine.dispose()
+
+
 async def test_no_transaction_stands_still_for_longer_than_a_lease(
     daemons: tuple[Store, Store], url: str
 ) -> None:
