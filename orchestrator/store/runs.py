@@ -110,9 +110,10 @@ def get_run(connection: Connection, run: str) -> Run | None:
 
 def _update(connection: Connection, run: str, changes: Mapping[str, Any], guard: Guard) -> None:
     table = tables.runs
-    guard(
-        connection, connection.execute(select(table.c.host).where(table.c.id == run)).scalar_one()
-    )
+    host = connection.execute(select(table.c.host).where(table.c.id == run)).scalar_one_or_none()
+    if host is None:
+        return  # nothing to keep it in: a database that was made anew while its daemon lived
+    guard(connection, host)
     connection.execute(update(table).where(table.c.id == run).values(changes))
 
 

@@ -24,6 +24,12 @@ async def test_run_comes_back_as_it_was_stored(store: Store) -> None:
     assert run.created_at > 0
 
 
+async def test_what_is_measured_of_a_run_that_is_not_there_is_let_go(store: Store) -> None:
+    """Whoever reads a run goes on with it, and makes none of its numbers."""
+    await store.runs.update("dflash-1", step=7)
+    assert await store.runs.list() == ()
+
+
 async def test_numbers_count_for_each_job(store: Store) -> None:
     """Each job counts from 1, also while several runs are created at once."""
     runs = await asyncio.gather(*(store.runs.create(draft()) for _ in range(5)))
