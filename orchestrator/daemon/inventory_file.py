@@ -100,8 +100,12 @@ class InventoryFile:
 
 
 def _last_good(path: Path, kept: Path, refusal: InventoryError) -> Inventory:
-    """What was kept; the refusal itself where that is nothing, or of no use."""
+    """What was kept; the refusal itself where that is nothing, or of no use.
+
+    An older orch may have taken it by fewer rules: who acts is told of them, by the refusal, and
+    what runs is watched and can be stopped.
+    """
     try:
-        return read_apart(path, kept.read_bytes())
+        return read_apart(path, kept.read_bytes(), taken_before=True)
     except (OSError, UsageError):
         raise refusal from None

@@ -20,10 +20,16 @@ WITHIN_S = 60.0
 READER = "orchestrator.core.inventory.build"
 """What takes the memory."""
 _READ = "from orchestrator.daemon.inventory_reading import main; main()"
+_TAKEN_BEFORE = "taken-before"
 
 
-def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
-    """The inventory in a file, or `content` in its place; InventoryError with every problem."""
+def read_inventory(
+    path: Path, content: bytes | None = None, *, taken_before: bool = False
+) -> Inventory:
+    """The inventory in a file, or `content` in its place; InventoryError with every problem.
+
+    Of one that was taken before no rule is asked that an older orch did not have.
+    """
     from orchestrator.core.inventory.build import parse_inventory
 
     return parse_inventory(
@@ -33,6 +39,7 @@ def read_inventory(path: Path, content: bytes | None = None) -> Inventory:
         exists=lambda folder: Path(folder).is_dir(),
         home=str(Path.home()),
         check_rule=read_rule,
+        taken_before=taken_before,
     )
 
 
@@ -44,12 +51,14 @@ def read_content(path: Path) -> bytes:
         raise _not_read(path, exc.strerror or str(exc)) from exc
 
 
-def read_apart(path: Path, content: bytes | None = None) -> Inventory:
+def read_apart(
+    path: Path, content: bytes | None = None, *, taken_before: bool = False
+) -> Inventory:
     """As `read_inventory`, with nothing of what it takes left behind here, unless it is here."""
     content = read_content(path) if content is None else content
     if READER in sys.modules:
-        return read_inventory(path, content)
-    argv = [sys.executable, "-P", "-c", _READ, str(path)]
+        return read_inventory(path, content, taken_before=taken_before)
+    argv = [sys.executable, "-P", "-c", _READ, str(path), *([_TAKEN_BEFORE] * taken_before)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         done = subprocess.run(
@@ -73,7 +82,11 @@ def _not_read(path: Path, why: str) -> UsageError:
 def main() -> None:
     """Read what comes on stdin, and say what it is in a form that the daemon takes."""
     try:
-        found: object = read_inventory(Path(sys.argv[1]), sys.stdin.buffer.read())
+        found: object = read_inventory(
+            Path(sys.argv[1]),
+            sys.stdin.buffer.read(),
+            taken_before=_TAKEN_BEFORE in sys.argv[2:],
+        )
     except InventoryError as exc:
         found = exc.problems
     pickler = pickle.Pickler(sys.stdout.buffer)

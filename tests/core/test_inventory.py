@@ -120,6 +120,19 @@ def test_whole_inventory_becomes_nouns() -> None:
     assert inventory.hosts["gpu3"].transport == "ssh"
 
 
+def test_a_path_in_a_package_may_begin_with_a_dot() -> None:
+    """`./ckpt` is `ckpt`, as a shell completes it."""
+    job = b"    setup: {requirements: ./some.txt}\n    shared: [./ckpt, .//./out/, .cache/x]\n"
+    inventory = parse(
+        b"version: 1\nhosts: {g: {}}\ntargets: {t: {host: g}}\njobs:\n  one:\n    target: t\n"
+        b"    workdir: /srv/x\n    command: x\n" + job
+    )
+    one = inventory.jobs["one"]
+    assert one.setup is not None
+    assert one.setup.requirements == "some.txt"
+    assert one.shared == ("ckpt", "out", ".cache/x")
+
+
 def test_job_over_several_targets_keeps_their_order() -> None:
     """The first target of `targets` is where the session lives."""
     job = parse(WHOLE).jobs["spread"]

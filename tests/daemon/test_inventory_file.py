@@ -99,3 +99,23 @@ async def test_a_damaged_copy_hides_no_problem_of_the_file(tmp_path: Path) -> No
     (tmp_path / "kept.yaml").write_text("hosts: {")
     with pytest.raises(InventoryError, match=r"inventory\.yaml:1: version"):
         opened(tmp_path, GOOD.replace("version: 1\n", ""))
+
+
+def test_an_older_orch_took_it_by_fewer_rules_and_the_daemon_starts(tmp_path: Path) -> None:
+    """After an upgrade what runs is watched and can be stopped; who acts is told line and key."""
+    (tmp_path / "package").mkdir()
+    old = GOOD + JOB + JOB.splitlines()[1].replace("train", "other") + "\n"
+    old += "  apart: {target: one, workdir: /srv/v, command: x, shared: [c, c/d, ../e, .venv/x]}\n"
+    (tmp_path / "kept.yaml").write_text(old)
+    file = opened(tmp_path, old)
+    assert list(file.current().jobs) == ["train", "other", "apart"]
+    with pytest.raises(UsageError, match=r"inventory\.yaml:6: jobs\.other\.workdir: /srv/w is"):
+        file.checked()
+    assert r"inventory.yaml:7: jobs.apart.shared" in str(file.error)
+
+
+def test_a_kept_one_whose_target_is_not_there_is_of_no_use(tmp_path: Path) -> None:
+    """However old: a job needs a place."""
+    (tmp_path / "kept.yaml").write_text(GOOD + JOB.replace("target: one", "target: gone"))
+    with pytest.raises(InventoryError, match=r"inventory\.yaml:1: version"):
+        opened(tmp_path, GOOD.replace("version: 1\n", ""))

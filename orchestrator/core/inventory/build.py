@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from orchestrator.core.errors import InventoryError, Problem
-from orchestrator.core.inventory.document import Document, Location, read_document
-from orchestrator.core.inventory.names import name_problems
+from orchestrator.core.inventory.document import Location, read_document
+from orchestrator.core.inventory.names import dangling, name_problems
 from orchestrator.core.inventory.problems import key_path, shape_problems
 from orchestrator.core.inventory.shape import (
+    TAKEN_BEFORE,
     AlertsShape,
     HostShape,
     InventoryShape,
@@ -47,25 +48,29 @@ def parse_inventory(
     exists: Callable[[str], bool],
     home: str,
     check_rule: CheckRule = lambda _: None,
+    taken_before: bool = False,
 ) -> Inventory:
     """Read an inventory.
 
     `path` is the file's real path, `folder` its folder, `home` what `~` stands for; `exists` says
     whether a folder is there; `check_rule` reads a rule, which is detection's to know. Raises
-    InventoryError with every problem, in order of line.
+    InventoryError with every problem, in order of line. `taken_before` says that it was good when
+    it was taken: what has to be told of it by now hinders no daemon from starting.
     """
-    document = read_document(text)
+    document, context = read_document(text), TAKEN_BEFORE if taken_before else None
     faults = [*document.faults]
     if not faults:
         tree = {} if document.tree is None else document.tree
-        found = shape_problems(tree)
+        found = shape_problems(tree, context)
         if isinstance(tree, dict):
-            found += name_problems(tree, folder=folder, exists=exists)
+            names = dangling(tree) if taken_before else name_problems(tree, folder, exists)
+            found += names
             found += _rule_problems(tree.get("rules"), check_rule)
         faults = [(place, document.line(place), sentence) for place, sentence in found]
     if faults:
         raise InventoryError(_problems(faults, path))
-    return _Builder(folder, home).inventory(document, text, path)
+    shape = InventoryShape.model_validate(document.tree, context=context)
+    return _Builder(folder, home).inventory(shape, text, path)
 
 
 def _rule_problems(rules: object, check_rule: CheckRule) -> Iterator[tuple[Location, str]]:
@@ -98,8 +103,7 @@ class _Builder:
         self._folder = folder
         self._home = home
 
-    def inventory(self, document: Document, text: bytes, path: str) -> Inventory:
-        shape = InventoryShape.model_validate(document.tree)
+    def inventory(self, shape: InventoryShape, text: bytes, path: str) -> Inventory:
         hosts = {name: self._host(name, host) for name, host in shape.hosts.items()}
         targets = {
             name: self._target(name, target, hosts[target.host])

@@ -11,14 +11,14 @@ from orchestrator.core.inventory.document import Location
 from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WATCHED
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
-from orchestrator.core.inventory.shape import RUNTIMES, HostShape, JobShape, TargetShape
+from orchestrator.core.inventory.shape import RUNTIMES, HostShape, TargetShape
 from orchestrator.core.inventory.sharing import shared_problems
 
 Found = Iterator[tuple[Location, str]]
 
 
 def name_problems(
-    tree: dict[str, Any], *, folder: str, exists: Callable[[str], bool]
+    tree: dict[str, Any], folder: str, exists: Callable[[str], bool]
 ) -> list[tuple[Location, str]]:
     """Location and sentence of every name, runtime, session or folder that does not fit."""
     hosts, targets, jobs = (_mapping(tree, part) for part in ("hosts", "targets", "jobs"))
@@ -27,13 +27,21 @@ def name_problems(
         if isinstance(job, dict):
             found += _job_targets(name, job, targets)
             found += _job_folders(name, job, folder, exists, _any_elsewhere(job, targets, hosts))
-            found += _job_wheels(name, job)
             found += _job_name(name, jobs)
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
     found += shared_problems(jobs, {job: _targets_of(jobs[job], targets) for job in jobs})
     found += _alerts(_mapping(tree, "alerts"))
     found += _matches(_mapping(tree, "alerts"), _known(tree))
+    return found
+
+
+def dangling(tree: dict[str, Any]) -> list[tuple[Location, str]]:
+    """Location and sentence of every host and target that is not there: no job has a place."""
+    hosts, targets, jobs = (_mapping(tree, part) for part in ("hosts", "targets", "jobs"))
+    found = [problem for name in targets for problem in _target(name, targets[name], hosts)]
+    for name, job in jobs.items():
+        found += _job_targets(name, job, targets) if isinstance(job, dict) else ()
     return found
 
 
@@ -121,14 +129,6 @@ def _job_folders(
         path = job.get(key)
         if isinstance(path, str) and not exists(posixpath.join(folder, path)):
             yield (*here, key), f"no folder {path} beside the inventory (in {folder})"
-
-
-def _job_wheels(name: str, job: dict[str, Any]) -> Found:
-    """Wheels that would travel for nothing; a key that is misspelt may have meant `setup`."""
-    is_spelt = not job.keys() - JobShape.model_fields
-    if is_spelt and job.get("wheelhouse") is not None and job.get("setup") is None:
-        why = "is for setup, which is left out: say setup: {requirements: FILE}, or leave out both"
-        yield ("jobs", name, "wheelhouse"), why
 
 
 def _job_name(name: str, jobs: dict[str, Any]) -> Found:

@@ -30,10 +30,13 @@ def key_path(location: Location) -> str:
     return path.removeprefix(".") or "inventory"
 
 
-def shape_problems(tree: object) -> list[tuple[Location, str]]:
-    """Location and sentence of everything in the tree that has not the shape of an inventory."""
+def shape_problems(tree: object, context: str | None = None) -> list[tuple[Location, str]]:
+    """Location and sentence of everything in the tree that has not the shape of an inventory.
+
+    `context` may be TAKEN_BEFORE.
+    """
     try:
-        InventoryShape.model_validate(tree)
+        InventoryShape.model_validate(tree, context=context)
     except ValidationError as error:
         details = error.errors(include_url=False)
         return [_problem(detail) for detail in details]

@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
@@ -27,9 +28,12 @@ RUNTIMES = ("none", "pct", "lxc", "incus", "lxd", "docker", "podman")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SPECIFIER = re.compile(r"\s*(~=|===?|!=|<=|>=|<|>)\s*[\w.*+!-]+\s*")
-_INSIDE = re.compile(r"(?!\.{1,2}(/|$))[^/\0]+(/(?!\.{1,2}(/|$))[^/\0]+)*/?")
+_INSIDE = re.compile(r"(\./+)*(?!\.{1,2}(/|$))[^/\0]+(/(?!\.{1,2}(/|$))[^/\0]+)*/?")
 _CONDITION = r"\s*\w+\s*(>=|<=|==|<|>)\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 _EXPECTATION = re.compile(f"{_CONDITION}:{_CONDITION}")
+
+TAKEN_BEFORE = "taken before"
+"""Context of a validation that asks no rule which an older orch did not have."""
 
 
 def refuse(sentence: str) -> PydanticCustomError:
@@ -60,6 +64,15 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         raise refuse(f'must be text; write "{shown(value)}" in quotes, or 1 or 0')
     raise refuse(f"must be text, not {shown(value)}")
+
+
+def _inside(value: object, info: ValidationInfo) -> str:
+    text = _text(value)
+    if info.context == TAKEN_BEFORE:
+        return text
+    if not _INSIDE.fullmatch(text):
+        raise refuse(f"must be a path inside the package, without . and .., not {shown(text)}")
+    return re.sub(r"^(\./+)+", "", text).rstrip("/")
 
 
 def _matching(pattern: re.Pattern[str], sentence: str) -> BeforeValidator:
@@ -112,9 +125,10 @@ def _specifier(value: object) -> str:
     return text
 
 
-def _apart(folders: list[str]) -> list[str]:
+def _apart(names: list[str], info: ValidationInfo) -> list[str]:
     """Each folder becomes a link of its own in a release: none may lie in another."""
-    names = [folder.rstrip("/") for folder in folders]
+    if info.context == TAKEN_BEFORE:
+        return names
     for at, name in enumerate(names):
         inner = next((one for one in names[at + 1 :] if f"{one}/".startswith(f"{name}/")), None)
         inner = inner or next((one for one in names[at + 1 :] if name.startswith(f"{one}/")), None)
@@ -122,8 +136,9 @@ def _apart(folders: list[str]) -> list[str]:
             raise refuse(f"has {name!r} twice")
         if inner is not None:
             raise refuse(f"{name!r} and {inner!r} lie one in the other; name the outer one alone")
-    if ".venv" in names:
-        raise refuse("'.venv' is where the environment that `setup` makes is linked")
+    in_venv = next((one for one in names if f"{one}/".startswith(".venv/")), None)
+    if in_venv is not None:
+        raise refuse(f"{in_venv!r}: .venv is where the environment that `setup` makes is linked")
     return names
 
 
@@ -196,7 +211,7 @@ AbsolutePath = Annotated[
 ]
 InsidePath = Annotated[
     str,
-    _matching(_INSIDE, "must be a path inside the package, without . and .., not {}"),
+    BeforeValidator(_inside),
     _STRING,
 ]
 PositiveInt = Annotated[int, Field(ge=1)]
