@@ -11,7 +11,7 @@ from orchestrator.core.inventory.document import Location
 from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WATCHED
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
-from orchestrator.core.inventory.shape import RUNTIMES, HostShape, TargetShape
+from orchestrator.core.inventory.shape import RUNTIMES, HostShape, JobShape, TargetShape
 from orchestrator.core.inventory.sharing import shared_problems
 
 Found = Iterator[tuple[Location, str]]
@@ -27,6 +27,7 @@ def name_problems(
         if isinstance(job, dict):
             found += _job_targets(name, job, targets)
             found += _job_folders(name, job, folder, exists, _any_elsewhere(job, targets, hosts))
+            found += _job_wheels(name, job)
             found += _job_name(name, jobs)
             found += _job_session(name, job)
             found += _job_failures(name, job, _own_rules(tree))
@@ -129,6 +130,14 @@ def _job_folders(
         path = job.get(key)
         if isinstance(path, str) and not exists(posixpath.join(folder, path)):
             yield (*here, key), f"no folder {path} beside the inventory (in {folder})"
+
+
+def _job_wheels(name: str, job: dict[str, Any]) -> Found:
+    """Wheels that would travel for nothing; a key that is misspelt may have meant `setup`."""
+    is_spelt = not job.keys() - JobShape.model_fields
+    if is_spelt and job.get("wheelhouse") is not None and job.get("setup") is None:
+        why = "is for setup, which is left out: say setup: {requirements: FILE}, or leave out both"
+        yield ("jobs", name, "wheelhouse"), why
 
 
 def _job_name(name: str, jobs: dict[str, Any]) -> Found:
