@@ -1,12 +1,14 @@
 """What is known of the files of packages from earlier deploys, so that only what changed is read.
 
-Owns the cache file and its image in memory. A file counts as unchanged while size, inode and both
-time stamps are.
+Owns the cache file and its image in memory, which walks in several threads share. A file counts as
+unchanged while size, inode and both time stamps are. It is a help only: nothing fails by it.
 """
 
 import hashlib
 import json
+import logging
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ _SETTLED_S = 0.1
 _AT_ONCE_BYTES = 64 * 1024
 _UNSAVED_PART = 0.02
 _UNSAVED_BYTES = 16 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
 
 Identity = tuple[int, int, int, int]
 
@@ -72,6 +76,7 @@ class HashCache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self._known: dict[str, list[Any]] | None = None
         self._unsaved = 0
         self._unsaved_bytes = 0
@@ -82,7 +87,8 @@ class HashCache:
 
     def known(self, path: bytes, identity: Identity) -> str | None:
         """SHA-256 of a file, hex, where it was read before and is the same."""
-        row = self._loaded().get(path.decode("utf-8", "surrogateescape"))
+        with self._lock:
+            row = self._loaded().get(path.decode("utf-8", "surrogateescape"))
         return str(row[0]) if row is not None and tuple(row[1:]) == identity else None
 
     def learn(self, path: bytes, identity: Identity, digest: str, now: float) -> bool:
@@ -92,9 +98,10 @@ class HashCache:
         """
         settled = max(identity[2:]) < (now - _SETTLED_S) * 1e9
         if settled:
-            self._loaded()[path.decode("utf-8", "surrogateescape")] = [digest, *identity]
-            self._unsaved += 1
-            self._unsaved_bytes += identity[0]
+            with self._lock:
+                self._loaded()[path.decode("utf-8", "surrogateescape")] = [digest, *identity]
+                self._unsaved += 1
+                self._unsaved_bytes += identity[0]
         return settled
 
     def walked(self, folder: bytes, seen: set[bytes]) -> None:
@@ -102,17 +109,23 @@ class HashCache:
 
         Saved are changes of some size only: a few files are hashed again as quickly.
         """
-        prefix = folder.decode("utf-8", "surrogateescape") + "/"
-        known = self._loaded()
-        if len(known) != len(seen):
-            kept = {path.decode("utf-8", "surrogateescape") for path in seen}
-            for key in [key for key in known if key.startswith(prefix) and key not in kept]:
-                del known[key]
-                self.made.pop(os.fsencode(key), None)
-                self._unsaved += 1
-        few = self._unsaved <= len(known) * _UNSAVED_PART
-        if self._unsaved and not (few and self._unsaved_bytes <= _UNSAVED_BYTES):
-            self._save(known)
+        with self._lock:
+            known = self._loaded()
+            if len(known) != len(seen):
+                self._forget(folder.decode("utf-8", "surrogateescape") + "/", seen, known)
+            few = self._unsaved <= len(known) * _UNSAVED_PART
+            if self._unsaved and not (few and self._unsaved_bytes <= _UNSAVED_BYTES):
+                try:
+                    self._save(known)
+                except OSError as exc:
+                    logger.warning("hashes.unsaved", extra={"why": str(exc)})
+
+    def _forget(self, prefix: str, seen: set[bytes], known: dict[str, list[Any]]) -> None:
+        kept = {path.decode("utf-8", "surrogateescape") for path in seen}
+        for key in [key for key in known if key.startswith(prefix) and key not in kept]:
+            del known[key]
+            self.made.pop(os.fsencode(key), None)
+            self._unsaved += 1
 
     def _loaded(self) -> dict[str, list[Any]]:
         """The cache of the file; an empty one where there is none or it is broken."""
