@@ -224,6 +224,7 @@ class Crew:
         self._members.pop(run.id, None)
         try:
             await self.display.show(run.id)
+            await self._weighing.forget(run)
         except StoreError as error:
             logger.warning("run.not_shown", extra={"run": run.id, "why": str(error)})
         self.display.bell(run.id).ring()

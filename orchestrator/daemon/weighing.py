@@ -23,6 +23,10 @@ class Weighing:
         if run.state is RunState.BACKOFF:
             await self.store.values.set(_key(run), _plain(job.restart))
 
+    async def forget(self, run: Run) -> None:
+        """A run has ended, and waits for no attempt any more."""
+        await self.store.values.forget(_key(run))
+
     async def is_due(self, view: RunView, job: Job) -> bool:
         """Whether the policy was edited while nobody who drives the run's host looked."""
         if view.run.state is not RunState.BACKOFF:

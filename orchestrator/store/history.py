@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, delete, insert, or_, select, update
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Note, Silence
@@ -216,6 +216,12 @@ class Values:
         """Keep a value."""
         row = {"key": key, "value": plain(value)}
         await self._worker.call(lambda c: _set(c, row))
+
+    async def forget(self, key: str) -> None:
+        """Keep no value any more."""
+        await self._worker.call(
+            lambda c: c.execute(delete(tables.kv).where(tables.kv.c.key == key))
+        )
 
     async def agree(self, key: str, value: Any) -> Any:
         """The value that is there, or this one, whoever of several daemons says it first."""

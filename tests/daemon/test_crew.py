@@ -163,7 +163,10 @@ async def is_over(store: Store, run: Run) -> bool:
 async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     crew: Crew, store: Store
 ) -> None:
-    """Of two runs that wait for their next attempts one was judged by a policy that has gone."""
+    """Of two runs that wait for their next attempts one was judged by a policy that has gone.
+
+    By which one is kept for as long as the run waits.
+    """
     same = await stored(store, waiting())
     edited = await stored(store, replace(waiting(), uid="u2"))
     await store.values.set(f"weighed.{same.id}", NEVER)
@@ -172,6 +175,9 @@ async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     await until(lambda: is_over(store, edited))
     assert await state(store, edited) is RunState.FAILED
     assert await state(store, same) is RunState.BACKOFF
+    await crew.over(edited.id, WITHIN_S)
+    kept = await store.values.several({f"weighed.{same.id}", f"weighed.{edited.id}"})
+    assert kept.keys() == {f"weighed.{same.id}"}
 
 
 async def test_a_run_that_has_ended_leaves_no_supervisor_behind(crew: Crew, store: Store) -> None:
