@@ -7,6 +7,7 @@ Of one that had ended while the old database was still written nothing is told a
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from orchestrator.core.errors import (
     Unreachable,
 )
 from orchestrator.core.model import Attempt, Job, Run, RunState, Target, number_of
+from orchestrator.core.parse.exit_record import exit_record
 from orchestrator.daemon.adopted import rebuilt_key
 from orchestrator.daemon.coming_back import ComingBack, Place
 from orchestrator.daemon.crew import Crew
@@ -39,6 +41,8 @@ JUDGED_WITHIN_S = 60.0
 
 _PASSING = (Unreachable, AuthRefused, HostKeyRefused, StoreError)
 """What somebody or time will mend."""
+_DAMAGED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What comes of a record with anything in any place."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +60,12 @@ class Rebuilding:
 
     async def run(self) -> None:
         """Until all have been asked; at once where nothing was lost."""
-        if self.store.leases is None:  # a shared database has keepers of its own
-            await self._insist(self._rebuild)
+        try:
+            if self.store.leases is None:  # a shared database has keepers of its own
+                await self._insist(self._rebuild)
+        except Exception:
+            # Nobody may wait for ever for runs that nobody asks for any more.
+            logger.exception("store.rebuilding_failed")
         self.back.ask(set())
 
     async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -88,9 +96,17 @@ class Rebuilding:
         async with asyncio.TaskGroup() as tasks:
             for place in places:
                 asking = partial(self._place, place, names[place.job], float(todo["until"]))
-                tasks.create_task(self._insist(asking))
+                tasks.create_task(self._ask(place, asking))
         await self._insist(partial(self.store.values.set, KEY, {**todo, "done": True}))
         logger.info("store.rebuilt", extra={"aside": todo["aside"]})
+
+    async def _ask(self, place: Place, asking: Callable[[], Awaitable[None]]) -> None:
+        """What nobody thought of at one place costs no other one; the next start asks it again."""
+        try:
+            await self._insist(asking)
+        except Exception:
+            logger.exception("store.not_rebuilt", extra={"target": place.target})
+            self.back.asked(place)
 
     async def _todo(self, claimed: Mapping[str, str]) -> Mapping[str, Any] | None:
         """What was lost and is not asked for yet; None where that is nothing."""
@@ -123,7 +139,9 @@ class Rebuilding:
                 self.back.refused(place, str(error))
                 await self.clock.sleep(REFUSED_AGAIN_S)
                 continue
-            for known in sorted(answer["runs"], key=lambda one: _number(one["name"])):
+            # A target may name what it likes; only what is ours by its logs here is.
+            ours = [one for one in answer["runs"] if one["name"] in names]
+            for known in sorted(ours, key=lambda one: _number(one["name"])):
                 await self._take(job, target, known, until)
             break
         self.back.asked(place)
@@ -135,14 +153,14 @@ class Rebuilding:
         return (job, found[0]) if job and found else None
 
     async def _take(self, job: Job, target: Target, known: Mapping[str, Any], until: float) -> None:
-        asked = known["attempts"][-1]["attempt"].get("asked") or {}
-        if asked.get("target", target.name) != target.name:
-            return  # another target sees the same folder
         try:
+            asked = known["attempts"][-1]["attempt"].get("asked") or {}
+            if asked.get("target", target.name) != target.name:
+                return  # another target sees the same folder
             run, attempts = _run_of(job, target, known, asked)
             end = known["attempts"][-1]["exit"]
-            ended = end is not None and float(end["ended_at"]) <= until
-        except (KeyError, TypeError, ValueError) as error:
+            ended = end is not None and exit_record(end).ended_at <= until
+        except _DAMAGED as error:
             # What a program or a power cut made of its records must not cost the others.
             why = f"its records there are damaged: {type(error).__name__}: {error}"
             logger.warning("run.not_rebuilt", extra={"run": known["name"], "why": why})
@@ -186,7 +204,7 @@ def _run_of(
     ident, _, uid = known["name"].rpartition(".")
     directory = str(PurePosixPath(job.workdir) / "runs" / known["name"])
     first, last = known["attempts"][0], known["attempts"][-1]
-    started_at = float(first["attempt"]["started_at"])
+    started_at = _time(first["attempt"]["started_at"])
     run = Run(
         id=ident,
         uid=uid,
@@ -211,15 +229,24 @@ def _run_of(
 
 def _attempt(directory: str, known: Mapping[str, Any], *, newest: bool) -> Attempt:
     """The end of the newest one is left to be seen, so that it is judged."""
-    number, end = int(known["number"]), None if newest else known["exit"]
+    number = int(known["number"])
+    end = None if newest or not known["exit"] else exit_record(known["exit"])
     return Attempt(
         number=number,
         directory=f"{directory}/attempt-{number}",
-        started_at=float(known["attempt"]["started_at"]),
-        ended_at=float(end["ended_at"]) if end else None,
-        exit_code=end["code"] if end else None,
-        signal=end["signal"] if end else None,
+        started_at=_time(known["attempt"]["started_at"]),
+        ended_at=end.ended_at if end else None,
+        exit_code=end.code if end else None,
+        signal=end.signal if end else None,
     )
+
+
+def _time(value: Any) -> float:
+    """Unix seconds; ValueError where they are none that a database keeps."""
+    moment = float(value)
+    if not math.isfinite(moment):
+        raise ValueError("a time that is none")
+    return moment
 
 
 def _release(job: Job, record: Mapping[str, Any]) -> str | None:

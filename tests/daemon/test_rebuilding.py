@@ -6,13 +6,17 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.errors import UsageError
 from orchestrator.daemon import coming_back
+from orchestrator.daemon import rebuilding as rebuilding_module
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.coming_back import ComingBack, Place
 from orchestrator.daemon.crew import Crew
@@ -103,15 +107,98 @@ async def test_a_store_that_takes_nothing_is_tried_again(
     assert await asking == {"dflash-1"}
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"started_at": "x"},
+        {"started_at": 10**400},
+        {"started_at": float("nan")},
+        {"started_at": 1.0, "asked": [1]},
+        {"started_at": 1.0, "asked": {"env": ["A=1"]}},
+        {"started_at": 1.0, "asked": {"args": 1}},
+    ],
+    ids=["text", "huge", "nan", "asked", "env", "args"],
+)
 async def test_damaged_records_of_one_run_cost_no_other(
-    rebuilding: Rebuilding, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rebuilding: Rebuilding, tmp_path: Path, record: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A power cut there left something that is no record; it is said which run that was."""
-    leave_run(rebuilding, tmp_path, "dflash-1", {"started_at": "x"})
+    """A power cut or a program left something that is no record; it is said which run that was."""
+    leave_run(rebuilding, tmp_path, "dflash-1", record)
     leave_run(rebuilding, tmp_path, "dflash-2", {"started_at": 1.0})
     assert await rebuilt(rebuilding) == {"dflash-2"}
     (said,) = [one for one in caplog.records if one.msg == "run.not_rebuilt"]
     assert vars(said)["run"] == "dflash-1.u"
+
+
+@pytest.mark.parametrize(
+    ("of", "odd"),
+    [
+        ("an earlier attempt", {"code": [1]}),
+        ("an earlier attempt", {"code": 10**30}),
+        ("the newest", {"ended_at": [2.0]}),
+    ],
+    ids=["list", "huge", "time"],
+)
+async def test_a_damaged_end_of_one_run_costs_no_other(
+    rebuilding: Rebuilding,
+    tmp_path: Path,
+    of: str,
+    odd: dict[str, object],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also an earlier attempt's, which is kept as it is: the store would refuse it for ever."""
+    end = {"started_at": 1.0, "ended_at": 2.0, "code": 1, "signal": None, **odd}
+    leave_run(rebuilding, tmp_path, "dflash-1", {"started_at": 1.0})
+    folder = tmp_path / "w" / "runs" / "dflash-1.u"
+    (folder / "attempt-1" / "exit.json").write_text(json.dumps(end))
+    if of == "an earlier attempt":
+        (folder / "attempt-2").mkdir()
+        (folder / "attempt-2" / "attempt.json").write_text('{"started_at": 3.0}')
+    leave_run(rebuilding, tmp_path, "dflash-2", {"started_at": 1.0})
+    assert await rebuilt(rebuilding) == {"dflash-2"}
+    said = [one.msg for one in caplog.records if one.name == rebuilding_module.__name__]
+    assert said == ["run.not_rebuilt"]
+
+
+class Lying:
+    """A target that answers with what it likes."""
+
+    def __init__(self, runs: list[dict[str, object]]) -> None:
+        self._runs = runs
+
+    async def call(self, *_: object, **__: object) -> dict[str, object]:
+        """Its answer."""
+        return {"runs": self._runs}
+
+
+def lying(rebuilding: Rebuilding, runs: list[dict[str, object]]) -> Rebuilding:
+    """What asks, and has only such a target."""
+    fleet = SimpleNamespace(link=lambda _: Lying(runs))
+    return replace(rebuilding, fleet=cast(Fleet, fleet))
+
+
+RECORD = {"number": 1, "attempt": {"started_at": 1.0}, "exit": None}
+
+
+async def test_only_runs_that_were_asked_for_come_back(
+    rebuilding: Rebuilding, tmp_path: Path
+) -> None:
+    """A target that names another job's run, or none of ours, makes no run of it."""
+    leave_run(rebuilding, tmp_path, "dflash-1", {"started_at": 1.0})
+    named = ("dflash-1.u", "dflash-1.other", "dflash-7.u", "else-1.u")
+    told: list[dict[str, object]] = [{"name": name, "attempts": [RECORD]} for name in named]
+    assert await rebuilt(lying(rebuilding, told)) == {"dflash-1"}
+
+
+async def test_what_nobody_thought_of_ends_no_wait(
+    rebuilding: Rebuilding, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is in the log, and whoever asks for a run of the job is answered."""
+    leave_run(rebuilding, tmp_path, "dflash-1", {"started_at": 1.0})
+    assert await rebuilt(lying(rebuilding, [{"no name": 1}])) == set()
+    (said,) = [one for one in caplog.records if one.msg == "store.not_rebuilt"]
+    assert said.exc_info is not None
+    await rebuilding.back.settle_job("dflash")
 
 
 async def test_a_job_that_leaves_the_inventory_is_waited_for_no_longer(
