@@ -6,11 +6,14 @@ Must not: touch anything of a run that lives, or a delivery that can still be ma
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Select, delete, false, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, false, select
 
 from orchestrator.core.model import Run
 from orchestrator.store import actions, deliveries, tables
 from orchestrator.store.logs import Logs
+
+SOME = 2_000
+"""Rows that one call deletes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,23 +54,31 @@ def expired_logs(logs: Logs, ended: tuple[Run, ...], kept: Kept, now: float) -> 
 
 
 def forget_rows(connection: Connection, before: float, sinks: frozenset[str] | None) -> int:
-    """Delete what is settled and older than a unix time; answers how many rows that were."""
-    removed = tables.deliveries.c.sink.not_in(sinks) if sinks is not None else false()
-    going = (
-        delete(tables.journal).where(tables.journal.c.at < before),
-        delete(tables.deliveries).where(
-            tables.deliveries.c.created_at < before,
-            tables.deliveries.c.state != deliveries.PENDING,
-            tables.deliveries.c.incident.not_in(_unresolved()),
-        ),
-        delete(tables.deliveries).where(tables.deliveries.c.created_at < before, removed),
-        delete(tables.actions).where(
-            tables.actions.c.created_at < before,
-            tables.actions.c.state != actions.PENDING,
-            tables.actions.c.run.in_(_ended()),
-        ),
+    """Delete some of what is settled and older than a unix time; how many rows, 0 once all is gone.
+
+    Some: a statement has its time with PostgreSQL, and other calls wait for this one meanwhile.
+    """
+    for table, settled in _going(before, sinks):
+        some = select(table.c.seq).where(*settled).order_by(table.c.seq).limit(SOME)
+        gone = connection.execute(delete(table).where(table.c.seq.in_(some))).rowcount
+        if gone:
+            return gone
+    return 0
+
+
+def _going(
+    before: float, sinks: frozenset[str] | None
+) -> tuple[tuple[Table, tuple[ColumnElement[bool], ...]], ...]:
+    journal, sent, done = tables.journal.c, tables.deliveries.c, tables.actions.c
+    told = (sent.state != deliveries.PENDING, sent.incident.not_in(_unresolved()))
+    over = (done.state != actions.PENDING, done.run.in_(_ended()))
+    removed = sent.sink.not_in(sinks) if sinks is not None else false()
+    return (
+        (tables.journal, (journal.at < before,)),
+        (tables.deliveries, (sent.created_at < before, *told)),
+        (tables.deliveries, (sent.created_at < before, removed)),
+        (tables.actions, (done.created_at < before, *over)),
     )
-    return sum(connection.execute(statement).rowcount for statement in going)
 
 
 def _unresolved() -> Select[tuple[str]]:

@@ -126,7 +126,9 @@ class Store:
             await asyncio.to_thread(self.logs.forget, run)
             await asyncio.to_thread(self.metrics.forget, run)
             await self.environments.forget(run)
-        rows = await self._worker.call(lambda c: forget_rows(c, now - kept.row_age_s, kept.sinks))
+        rows, before = 0, now - kept.row_age_s
+        while some := await self._worker.call(lambda c: forget_rows(c, before, kept.sinks)):
+            rows += some
         return Pruned(logs=going, log_bytes=size, rows=rows)
 
     async def prunable(self, kept: Kept) -> tuple[tuple[str, ...], int]:

@@ -1,11 +1,14 @@
 """What is forgotten, and what must not be."""
 
+import asyncio
 from dataclasses import replace
+
+from sqlalchemy import insert
 
 from orchestrator.core.decide.decision import Action, ActionKind, Decision
 from orchestrator.core.model import IncidentState, RunState
-from orchestrator.store import Store
-from orchestrator.store.retention import Kept
+from orchestrator.store import Store, tables
+from orchestrator.store.retention import SOME, Kept
 from tests.store.nouns import draft, incident, outgoing
 
 
@@ -77,3 +80,17 @@ async def test_what_waits_for_a_removed_sink_goes_at_its_age(store: Store) -> No
     assert len(await store.deliveries.pending()) == 2
     await store.prune(Kept(row_age_s=-60.0, sinks=frozenset({"ops"})))
     assert [one.sink for one in await store.deliveries.pending()] == ["ops"]
+
+
+async def test_much_that_goes_keeps_nobody_waiting(store: Store) -> None:
+    """It goes in parts, each committed: all in one, a PostgreSQL would never come to its end."""
+    count = 3 * SOME + 1
+    line = {"at": 1.0, "run": "dflash-1", "kind": "run.phase", "body": {}}
+    await store._worker.call(lambda c: c.execute(insert(tables.journal), [line] * count))
+    pruning = asyncio.ensure_future(store.prune(Kept()))
+    seen = []
+    while not pruning.done():
+        seen.append(len(await store.journal.of("dflash-1", limit=count)))
+    assert (await pruning).rows == count
+    assert [left for left in seen if 0 < left < count]
+    assert await store.journal.of("dflash-1", limit=1) == ()
