@@ -125,7 +125,7 @@ class Parts:
             cover = Cover(environment, file.current, STORE_URL)
             logs.cover_with(cover.text)
             outbox = Outbox(store.deliveries, sinks, clock, environment.lookup, cover.text)
-            _keep(stack, outbox.run(), "outbox")
+            _keep(stack, lasting("outbox", outbox.run, clock), "outbox")
             crew = Crew(
                 store=store,
                 board=board,

@@ -88,7 +88,12 @@ class Outbox:
             lane.wake.set()
 
     async def run(self) -> None:
-        """Deliver for ever; what is in flight at the end is sent again by the next daemon."""
+        """Deliver for ever; what is in flight at the end is sent again by whoever begins anew.
+
+        That may be this one, after a failure: its sinks open their connections again.
+        """
+        for name, lane in self._lanes.items():
+            self._lanes[name] = replace(lane, serving=None, after=None, requests=0, in_flight=set())
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
