@@ -116,7 +116,7 @@ def test_a_host_is_not_given_up_while_a_run_of_it_is_stopped(
     (short_folder / "stubborn").touch()
     seen = lines(driver, "@1")
     driver.until(lambda: lines(driver, "@1") > seen + 500)
-    stop = driver.start("stop", "@1", "--grace", "15", "--json")
+    stop = driver.start("stop", "@1", "--grace", "60", "--json")
     driver.until(lambda: driver.json("show", "@1")["state"] == "stopping")
     done = asked("deploy", check=None)
     assert done.returncode == 1
@@ -124,6 +124,7 @@ def test_a_host_is_not_given_up_while_a_run_of_it_is_stopped(
     pid = driver.json("daemon", "status")["pid"]
     assert f"is driven by the daemon {pid} on " in done.stderr
     assert is_driver(driver)
+    (short_folder / "finish").touch()
     said, _ = stop.communicate(timeout=60)
     assert json.loads(said)["run"]["state"] == "stopped"
     assert "is driven by this daemon now" in asked("deploy").stderr
