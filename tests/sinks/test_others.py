@@ -1,10 +1,12 @@
 """Sinks that are no webhook: a command, and Apprise."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import SinkSpec
@@ -110,3 +112,87 @@ async def test_apprise_tells_nobody_twice_for_want_of_another() -> None:
     assert [len(chat.requests), len(other.requests)] == [2, 4]
     await chat.stop()
     await other.stop()
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ";", ", ", " , ", ";\n"])
+async def test_apprise_addresses_are_separated_as_apprise_does(separator: str) -> None:
+    """Two addresses are two receivers, each told at its own path, whatever lies between them."""
+    chat, other = await Receiver().start(), await Receiver().start()
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"))
+    both = separator.join(one.url.replace("http:", "json:") for one in (chat, other))
+    result = await sink.send(ONE, {"PHONE": f"{both},"}.get)
+    assert (result.outcome, result.text) == (Outcome.TAKEN, "JSON, JSON")
+    paths = [[one.path.rstrip("/") for one in each.requests] for each in (chat, other)]
+    assert paths == [["/hook/s3cret"], ["/hook/s3cret"]]
+    await sink.close()
+    await chat.stop()
+    await other.stop()
+
+
+@pytest.mark.parametrize("value", [",", " ; ", "json://127.0.0.1:1/s3cret nothing", "://,"])
+async def test_apprise_value_without_an_address_is_refused(value: str) -> None:
+    """Nobody was told, and that is not called taken."""
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"))
+    result = await sink.send(ONE, {"PHONE": value}.get)
+    assert result.outcome is Outcome.REFUSED
+    assert result.text == "the value of PHONE is no address that Apprise knows"
+    await sink.close()
+
+
+async def test_apprise_sends_after_it_was_closed() -> None:
+    """An outbox that begins anew has its sinks closed before, and uses them again."""
+    chat = await Receiver().start()
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"))
+    values = {"PHONE": chat.url.replace("http:", "json:")}
+    for _ in range(2):
+        assert (await sink.send(ONE, values.get)).outcome is Outcome.TAKEN
+        await sink.close()
+    assert len(chat.requests) == 2
+    await chat.stop()
+
+
+def _patient(receiver: Receiver) -> str:
+    """An address that Apprise itself gives up after 25 s, not 4 s: the machine may be slow."""
+    return receiver.url.replace("http:", "json:") + "?cto=25&rto=25"
+
+
+async def test_apprise_that_answers_late_is_told_once() -> None:
+    """One that takes longer than the deadline is waited for by the next try, not told anew."""
+    slow = [await Receiver(then=Answer(wait_s=2.0)).start() for _ in range(2)]
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"), deadline_s=0.3)
+    both = " ".join(_patient(one) for one in slow)
+    texts: list[str] = []
+    async with asyncio.timeout(30):
+        while (result := await sink.send(ONE, {"PHONE": both}.get)).outcome is Outcome.REFUSED:
+            texts.append(result.text)
+    assert "no answer from JSON, JSON within 0.3 s" in texts
+    assert [len(one.requests) for one in slow] == [1, 1]
+    await sink.close()
+    for one in slow:
+        await one.stop()
+
+
+class Together(Receiver):
+    """Answers once all that share its barrier have been asked."""
+
+    def __init__(self, barrier: asyncio.Barrier) -> None:
+        super().__init__()
+        self._barrier = barrier
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        await self._barrier.wait()
+        return await super()._answer(request)
+
+
+async def test_apprise_tells_all_at_the_same_time() -> None:
+    """No address waits for another one's answer."""
+    barrier = asyncio.Barrier(4)
+    receivers = [await Together(barrier).start() for _ in range(4)]
+    sink = AppriseSink(SinkSpec(name="phone", type="apprise", url_env="PHONE"))
+    all_four = " ".join(_patient(one) for one in receivers)
+    result = await sink.send(ONE, {"PHONE": all_four}.get)
+    assert result.outcome is Outcome.TAKEN, result.text
+    assert [len(one.requests) for one in receivers] == [1, 1, 1, 1]
+    await sink.close()
+    for one in receivers:
+        await one.stop()
