@@ -98,8 +98,8 @@ class Finding:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Finding":
-        """The finding that `to_json` wrote; KeyError where a key is missing."""
-        return cls(**_typed(document))
+        """The finding that `to_json` wrote, likewise."""
+        return cls(**_typed(known_of(cls, document)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +142,23 @@ class Verdict:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Verdict":
-        """The verdict that `to_json` wrote; KeyError where a key is missing."""
-        typed = _typed(document)
+        """The verdict that `to_json` wrote; KeyError where a key is missing.
+
+        What a newer orch of the same fleet tells besides is left out.
+        """
+        typed = _typed(known_of(cls, document))
         typed["verdict"] = Outcome(document["verdict"])
         typed["certainty"] = Certainty(document["certainty"])
         typed["findings"] = tuple(Finding.from_json(item) for item in document["findings"])
         for name in ("next_steps", "references", "evidence"):
             typed[name] = tuple(document[name])
         return cls(**typed)
+
+
+def known_of(noun: type, document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stored document says of the fields that a noun has in this version."""
+    known = {field.name for field in fields(noun)}
+    return {key: value for key, value in document.items() if key in known}
 
 
 def verdict_json(verdict: Verdict, file: str) -> dict[str, Any]:
@@ -186,9 +195,10 @@ def _json(value: object) -> Any:
 def _typed(document: Mapping[str, Any]) -> dict[str, Any]:
     typed = dict(document)
     for name in ("frame", "in_app_frame"):
-        typed[name] = Frame(**document[name]) if document[name] else None
+        typed[name] = Frame(**known_of(Frame, document[name])) if document[name] else None
     for name in ("exception", "root_exception"):
-        typed[name] = ExceptionText(**document[name]) if document[name] else None
+        stored = document[name]
+        typed[name] = ExceptionText(**known_of(ExceptionText, stored)) if stored else None
     typed["severity"] = Severity(document["severity"])
     if "role" in document:
         typed["role"] = Role(document["role"])

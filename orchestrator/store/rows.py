@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from orchestrator.core.decide.decision import Action, ActionKind, Silence
+from orchestrator.core.findings import known_of
 from orchestrator.core.model import (
     Alert,
     Attempt,
@@ -71,7 +72,7 @@ def delivery_of(row: RowMapping) -> Delivery:
     """The Delivery of a row of `deliveries`."""
     return Delivery(
         id=row["id"],
-        alert=Alert(**row["alert"]),
+        alert=Alert(**known_of(Alert, row["alert"])),
         sink=row["sink"],
         attempts=row["attempts"],
         next_at=row["next_at"],

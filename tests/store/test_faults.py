@@ -58,6 +58,17 @@ async def test_database_locked_by_another_program(sqlite_store: Store, tmp_path:
     assert (await store.runs.get(run.id)).step == 2
 
 
+async def test_an_alert_of_a_newer_orch_is_sent(sqlite_store: Store, tmp_path: Path) -> None:
+    """What it tells besides is left out, and every delivery goes on."""
+    run = await sqlite_store.runs.create(draft())
+    await sqlite_store.apply(Decision(run=run, outgoing=(outgoing("i1"),)))
+    other = sqlite3.connect(tmp_path / "state" / DATABASE_FILE, isolation_level=None)
+    other.execute("UPDATE deliveries SET alert = json_set(alert, '$.of_tomorrow', 1)")
+    other.close()
+    (pending,) = await sqlite_store.deliveries.pending()
+    assert pending.alert == outgoing("i1").alert
+
+
 _WRITER = """
 import asyncio, os, sys
 from pathlib import Path

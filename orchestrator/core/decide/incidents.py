@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.core.decide.decision import RunView
 from orchestrator.core.decide.inputs import FindingSeen, VerdictReached
-from orchestrator.core.findings import Certainty, Finding, Role, Verdict
+from orchestrator.core.findings import Certainty, Finding, Outcome, Role, Verdict
 from orchestrator.core.model import Attempt, Incident, IncidentState, Severity, number_of
 
 CASCADE_S = 60.0
@@ -110,6 +110,7 @@ def verdict_of(incident: Incident, verdict: Verdict) -> Verdict:
     text = [str(found["text"])] if found.get("text") else []
     return replace(
         verdict,
+        verdict=Outcome.HUNG if incident.signature == "hang" else Outcome.CRASHED,
         crash=True,
         signature=incident.signature,
         title=incident.title,
@@ -121,6 +122,7 @@ def verdict_of(incident: Incident, verdict: Verdict) -> Verdict:
         evidence=tuple(found.get("evidence") or text),
         certainty=Certainty.CERTAIN,
         certainty_reason="",
+        ends="process",
     )
 
 

@@ -16,7 +16,7 @@ from orchestrator.core.decide.inputs import (
     StopDone,
 )
 from orchestrator.core.events import SessionChanged
-from orchestrator.core.findings import Certainty, Role
+from orchestrator.core.findings import Certainty, Outcome, Role
 from orchestrator.core.model import IncidentState, Job, RunState
 from tests.core.decide.stories import Story, crash, fine, policy, seen
 
@@ -431,3 +431,17 @@ def test_what_a_run_was_stopped_for_is_what_it_died_of() -> None:
     assert story.state is RunState.BACKOFF
     assert [one.signature for one in story.incidents] == [name]
     assert story.sent == [("firing", name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"), [("hang", Outcome.HUNG), ("expectation_failed", Outcome.CRASHED)]
+)
+def test_what_was_stopped_and_ends_with_0_went_no_better(name: str, outcome: Outcome) -> None:
+    """A program that takes our signal for a wish to leave: its verdict is not `ok` beside that."""
+    story = Story(policy(name, max_attempts=1, stop_on=(name,))).running()
+    story.tell(seen(name, ends=None, family=None), story.exited(0), fine())
+    verdict = story.view.run.verdict
+    assert story.state is RunState.FAILED
+    assert verdict is not None
+    assert (verdict["verdict"], verdict["signature"]) == (outcome, name)
+    assert (verdict["crash"], verdict["ends"]) == (True, "process")

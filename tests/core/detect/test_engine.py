@@ -2,12 +2,13 @@
 
 import json
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
 from orchestrator.core.detect.engine import Engine, diagnose
 from orchestrator.core.detect.signatures import parse_rule
-from orchestrator.core.findings import Finding, Outcome, Role, Verdict, verdict_json
+from orchestrator.core.findings import Finding, Frame, Outcome, Role, Verdict, verdict_json
 from orchestrator.core.model import ExitRecord
 from orchestrator.core.parse.kernel_log import read_kernel_line
 
@@ -161,6 +162,18 @@ def test_document_has_the_keys_of_the_contract() -> None:
         "text": "KeyError: 'labels'",
     }
     assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+def test_what_a_newer_orch_stored_is_read_without_what_it_tells_besides() -> None:
+    """An older daemon of a fleet takes a run over: nothing that it does not know ends it."""
+    verdict = diagnose([CRASH])
+    stored = json.loads(json.dumps(verdict.to_json()))
+    assert stored["exception"]
+    for part in (stored, stored["exception"], stored["findings"][0]):
+        part["of_tomorrow"] = 1
+    stored["frame"] = {"file": "a.py", "line": 3, "function": "f", "of_tomorrow": 1}
+    frame = Frame(file="a.py", line=3, function="f")
+    assert Verdict.from_json(stored) == replace(verdict, frame=frame)
 
 
 def test_memory_stays_bounded_on_a_log_of_stacks() -> None:
