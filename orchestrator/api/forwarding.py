@@ -5,6 +5,7 @@ they come; and what its client gets where they end too early. Must not: know who
 the way between two daemons; the Backend does.
 """
 
+import contextlib
 import json
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -86,9 +87,10 @@ async def _answer(request: web.Request, parts: AsyncGenerator[bytes, None]) -> w
             content = b"".join([part async for part in parts])
             return web.Response(status=head["status"], headers=headers, body=content)
         response = web.StreamResponse(status=head["status"], headers=headers)
-        await response.prepare(request)
-        await _write_lines(response, parts)
-        await response.write_eof()
+        with contextlib.suppress(ConnectionResetError):  # the client left
+            await response.prepare(request)
+            await _write_lines(response, parts)
+            await response.write_eof()
         return response
 
 

@@ -3,14 +3,15 @@
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.api.client import Client
 from orchestrator.api.forwarding import Asked, Elsewhere
-from orchestrator.api.location import locate
+from orchestrator.api.location import Location, locate
 from orchestrator.api.messages import Snapshot
 from orchestrator.core.errors import ApiError, DaemonError, OrchError
 from tests.cli.canned import CannedBackend, CannedDaemon
@@ -26,15 +27,23 @@ class FarBackend(CannedBackend):
     parts: tuple[bytes | Exception, ...] = ()
     breaks: Exception | None = None
 
+    def __init__(self, location: Location) -> None:
+        super().__init__(location)
+        self.left = threading.Event()
+        """Set once an answer is asked for no more."""
+
     async def elsewhere(self, words: str, what: str) -> Elsewhere:  # type: ignore[override]
         return Elsewhere(words=words, ask=self._ask)
 
     async def _ask(self, _asked: Asked) -> AsyncGenerator[bytes, None]:
-        yield json.dumps({"status": 200, "headers": {"Content-Type": self.kind}}).encode()
-        for part in self.parts:
-            if isinstance(part, Exception):
-                raise part
-            yield part
+        try:
+            yield json.dumps({"status": 200, "headers": {"Content-Type": self.kind}}).encode()
+            for part in self.parts:
+                if isinstance(part, Exception):
+                    raise part
+                yield part
+        finally:
+            self.left.set()
 
     async def changes(self, since: int) -> AsyncIterator[Snapshot]:
         yield await self.snapshot(since)
@@ -94,6 +103,22 @@ def test_a_stream_of_events_that_fails_is_cut(short_folder: Path, failure: OrchE
         assert [next(events)[0], next(events)[0]] == ["snapshot", "change"]
         with pytest.raises(DaemonError, match=r"cut short|stopped answering"):
             next(events)
+
+
+def test_a_client_that_leaves_within_an_answer_is_no_error(
+    short_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is asked for it ends, and nobody's log is filled with that."""
+    location = locate(short_folder / "inventory.yaml", {"XDG_STATE_HOME": str(short_folder)})
+    backend = FarBackend(location)
+    backend.kind, backend.parts = LINES, (b'{"n": 1}\n' * 10_000,) * 200
+    with CannedDaemon(location, backend):
+        stream = Client(location.socket).stream("GET", "/v1/runs/x-1/follow")
+        assert next(stream) == {"n": 1}
+        assert isinstance(stream, Generator)
+        stream.close()
+        assert backend.left.wait(30)
+    assert "Error handling request" not in caplog.text
 
 
 def raw(place: Path, path: str) -> bytes:
