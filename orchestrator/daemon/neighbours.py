@@ -5,6 +5,7 @@ reach a host, or another daemon.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from orchestrator.clock import Clock
@@ -33,9 +34,10 @@ class Neighbours:
         crew: Crew,
         leasing: Leasing,
         file: InventoryFile,
+        deliver: Callable[[], None],
     ) -> None:
         self._clock, self._board, self._fleet, self._crew = clock, board, fleet, crew
-        self._leasing, self._file = leasing, file
+        self._leasing, self._file, self._deliver = leasing, file, deliver
         leasing.views = self._views
         leasing.on_change = self._changed
 
@@ -60,6 +62,7 @@ class Neighbours:
                     await self._fleet.leave(host)
         self._fleet.follow(inventory)
         await self._crew.take_up()
+        self._deliver()  # the alerts that a gained host's last driver left behind
 
     def _views(self, key: str) -> list[Any]:
         """Of one of our hosts: its targets as they are shown here."""

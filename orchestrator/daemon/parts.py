@@ -196,6 +196,7 @@ class Parts:
             crew=self.crew,
             leasing=self.leasing,
             file=self.file,
+            deliver=self.outbox.poke,
         )
         rebuilding = Rebuilding(
             clock=self.clock,
