@@ -44,12 +44,14 @@ async def follow(
             view = await parts.crew.display.view(run.id)
             for message in _news(parts, run.id, view, seen):
                 yield message
-            for part in cursor.read(parts, run.id, view["attempt"]):
+            found = cursor.read(parts, run.id, view["attempt"])
+            for part in found:
                 yield part
-            if view["state"] in ENDS and cursor.at_end(parts, run.id, view["attempt"]):
+            at_end = cursor.at_end(parts, run.id, view["attempt"], found)
+            if view["state"] in ENDS and at_end:
                 yield {"kind": "end", "run": view}
                 return
-            if cursor.at_end(parts, run.id, view["attempt"]):
+            if at_end:
                 await rung
         finally:
             rung.cancel()
@@ -62,9 +64,13 @@ class _Cursor:
         self.attempt, self.offset = attempt, offset
         self._decoder = _utf8("replace")
 
-    def at_end(self, parts: Parts, run: str, newest: int) -> bool:
+    def at_end(self, parts: Parts, run: str, newest: int, found: list[Message]) -> bool:
+        """Whether there is no more, `found` being the last that was read.
+
+        Where nothing was, the rest is a hole: a damaged file, or a folder removed under us.
+        """
         end = parts.store.logs.end(run, self.attempt)
-        return self.attempt >= newest and self.offset >= end
+        return self.attempt >= newest and (self.offset >= end or not found)
 
     def read(self, parts: Parts, run: str, newest: int) -> list[Message]:
         """The next parts, a quarter of a megabyte or so."""
