@@ -23,7 +23,7 @@ def die():
     raise ValueError("a thread of the story died")
 thread = threading.Thread(target=die); thread.start(); thread.join()
 number = 0
-while not os.path.exists(folder + "/finish"):
+while os.path.isdir(folder) and not os.path.exists(folder + "/finish"):
     number += 1
     if os.path.exists(folder + "/stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

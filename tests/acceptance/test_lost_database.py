@@ -19,7 +19,7 @@ folder = sys.argv[1]
 if os.path.exists(folder + "/crash"):
     raise ValueError("an old crash")
 number = 0
-while not os.path.exists(folder + "/finish"):
+while os.path.isdir(folder) and not os.path.exists(folder + "/finish"):
     number += 1
     print("line", number, "x" * 80, flush=True)
     time.sleep(0.02)

@@ -10,7 +10,11 @@ import pytest
 from orchestrator.probe import procfs
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
 
-STORY = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.05)\n"
+STORY = """
+import os, sys, time
+while os.path.isdir(os.path.dirname(sys.argv[1])) and not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
 
 
 @pytest.fixture
