@@ -28,10 +28,18 @@ class Weighing:
         await self.store.values.forget(_key(run))
 
     async def is_due(self, view: RunView, job: Job) -> bool:
-        """Whether the policy was edited while nobody who drives the run's host looked."""
+        """Whether the policy was edited while nobody who drives the run's host looked.
+
+        Of a run whose daemon died right after it had judged, nothing is kept yet: the policy of
+        now is taken for the one that it was judged by, else every daemon would judge it again.
+        """
         if view.run.state is not RunState.BACKOFF:
             return False
-        return bool(await self.store.values.get(_key(view.run)) != _plain(job.restart))
+        judged_by = await self.store.values.get(_key(view.run))
+        if judged_by is None:
+            await self.keep(view.run, job)
+            return False
+        return bool(judged_by != _plain(job.restart))
 
 
 def _key(run: Run) -> str:
