@@ -88,6 +88,8 @@ async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterat
 
 NEVER = json.loads(json.dumps(asdict(RestartPolicy())))
 """The policy of a job that has none, as the store gives it back."""
+EDITED = {**NEVER, "on": ["infra"]}
+"""Another one, which the job had before it was edited."""
 
 
 def waiting() -> Run:
@@ -149,6 +151,7 @@ async def test_a_host_that_goes_meanwhile_keeps_no_other_run_from_being_taken_up
     """Whoever looks for runs is not ended by it; the rest of them get their supervisors."""
     gone = await stored(store, replace(waiting(), job="other", target="ct201"))
     here = await stored(store, waiting())
+    await store.values.set(f"weighed.{here.id}", EDITED)
     elsewhere.add("there")
     await crew.take_up()
     await until(lambda: is_over(store, here))
@@ -170,7 +173,7 @@ async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     same = await stored(store, waiting())
     edited = await stored(store, replace(waiting(), uid="u2"))
     await store.values.set(f"weighed.{same.id}", NEVER)
-    await store.values.set(f"weighed.{edited.id}", {**NEVER, "on": ["infra"]})
+    await store.values.set(f"weighed.{edited.id}", EDITED)
     await crew.take_up()
     await until(lambda: is_over(store, edited))
     assert await state(store, edited) is RunState.FAILED
@@ -180,9 +183,20 @@ async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     assert kept.keys() == {f"weighed.{same.id}"}
 
 
+async def test_a_run_that_was_judged_and_not_kept_is_not_judged_again(
+    crew: Crew, store: Store
+) -> None:
+    """Its daemon died in between: it waits on, and by which policy is kept from now on."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    assert await store.values.get(f"weighed.{run.id}") == NEVER
+    assert await state(store, run) is RunState.BACKOFF
+
+
 async def test_a_run_that_has_ended_leaves_no_supervisor_behind(crew: Crew, store: Store) -> None:
     """With it would stay what its reader knows, for as long as the daemon lives."""
     run = await stored(store, waiting())
+    await store.values.set(f"weighed.{run.id}", EDITED)
     await crew.take_up()
     supervisor = weakref.ref(crew._members[run.id])
     await until(lambda: is_over(store, run))
