@@ -87,7 +87,7 @@ async def _answer(request: web.Request, parts: AsyncGenerator[bytes, None]) -> w
             content = b"".join([part async for part in parts])
             return web.Response(status=head["status"], headers=headers, body=content)
         response = web.StreamResponse(status=head["status"], headers=headers)
-        with contextlib.suppress(ConnectionResetError):  # the client left
+        with contextlib.suppress(ConnectionError):  # the client left
             await response.prepare(request)
             await _write_lines(response, parts)
             await response.write_eof()

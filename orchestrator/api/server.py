@@ -280,7 +280,7 @@ class Server:
         first = await self._backend.snapshot(None)
         news = with_pauses(self._backend.changes(first["cursor"]), KEEPALIVE_S)
         # A client that leaves is no error: the stream just ends.
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):
             await response.write(sse(self._backend.covered, "snapshot", first))
             async with contextlib.aclosing(news):
                 async for change in news:

@@ -61,7 +61,7 @@ async def send(request: web.Request, stream: Stream, cover: Cover) -> web.Stream
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         # A client that leaves is no error: the stream just ends.
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):
             await response.write(b"\n" if first is None else _line(cover, first))
             await _send_rest(request, response, news, cover)
             await response.write_eof()
@@ -79,7 +79,7 @@ async def _send_rest(
             await response.write(b"\n" if message is None else _line(cover, message))
     except OrchError as error:
         await response.write(_line(cover, {"kind": "error", **error_message(error)}))
-    except ConnectionResetError:
+    except ConnectionError:
         raise
     except Exception as error:
         logger.exception("api.stream_failed", extra={"path": request.path})

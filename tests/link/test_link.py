@@ -328,7 +328,7 @@ HOSTILE = [
     b'{"kind":"gpus","t":1,"samples":[{"index":0,"temperature_c":1' + b"0" * 400 + b"}]}\n",
     b'{"kind":"gpus","t":1,"samples":[{"index":0,"processes":[{"pid":[]}]}]}\n',
     b'{"kind":"gpus","t":1,"samples":[{"index":0,"extra":{"nvlink_errors":{"crc_flit":{}}}}]}\n',
-    b'{"kind":"gpus","t":1,"samples":[' + b'{"index":0},' * 30_000 + b'{"index":0}]}\n',
+    b'{"kind":"gpus","t":1,"samples":[' + b'{"index":0},' * 200_000 + b'{"index":0}]}\n',
     b'{"kind":"kernel","t":1,"seq":"7","line":"x"}\n',
     b'{"kind":"kernel","t":1,"seq":7,"line":"' + b"x" * 300_000 + b'"}\n',
     b"x" * 9_000_000,
