@@ -212,6 +212,9 @@ def _open_sqlite(path: Path) -> Engine:
             remedy="Check that the state folder exists, is yours, that its disk is neither full "
             "nor failing, and that no other program holds the file; then start the daemon again.",
         ) from exc
+    except UnicodeDecodeError as exc:  # of SQLite's own error about a garbled name
+        engine.dispose()
+        raise DamagedDatabaseError(str(exc)) from exc
     except (DamagedDatabaseError, StoreError):
         engine.dispose()
         raise
