@@ -49,7 +49,7 @@ snapshots: $(STAMP)
 	$(BIN)/python -m pytest tests/tui --snapshot-update
 
 schema: $(STAMP)
-	$(BIN)/python -c "import json; from orchestrator.core.inventory import json_schema; print(json.dumps(json_schema(), indent=2))" > inventory.schema.json
+	$(BIN)/python -c "import json; from orchestrator.core.inventory.shape import json_schema; print(json.dumps(json_schema(), indent=2))" > inventory.schema.json
 
 clean:
 	rm -rf $(VENV)

@@ -16,7 +16,8 @@ from orchestrator.transport.door import Door
 from orchestrator.transport.marked import MarkedChannel
 from orchestrator.transport.running import run_to_end
 from orchestrator.transport.ssh import connect
-from orchestrator.transport.trunk import NoTrunk, Trunk
+from orchestrator.transport.trunk import Trunk
+from orchestrator.transport.trunk_holder import NoTrunk
 
 
 class SshHost:

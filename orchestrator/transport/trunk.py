@@ -5,30 +5,23 @@ is there. A command that is opened here ends when it ends, is closed, or its hol
 """
 
 import asyncio
-import contextlib
-import inspect
 import secrets
 import struct
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
+from functools import partial
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.command import marked_line
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, TargetError, Unreachable
-from orchestrator.probe import trunk as far_end
-from orchestrator.probe import trunk_command, trunk_wire
 from orchestrator.probe import trunk_wire as wire
 from orchestrator.transport.base import Channel
-from orchestrator.transport.marked import MarkedChannel
-from orchestrator.transport.python import python_command
 from orchestrator.transport.trunk_channel import TrunkChannel
+from orchestrator.transport.trunk_holder import HolderGone, NoTrunk, reach_holder, way_lost
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MOST_S = 15.0
 PING_EVERY_S = 5.0
 SILENT_S = 25.0
 """More than ssh's own keepalive takes to find a dead connection."""
-ANSWER_WITHIN_S = 30.0
 RESUME_WITHIN_S = 15.0
 """A holder that was let in to and says nothing is stuck, and is given up."""
 _STEADY_S = 5.0
@@ -36,30 +29,6 @@ _STEADY_S = 5.0
 _IDLE_S = 60.0
 """Where no target of the host is left, it is let go."""
 _BYE_WITHIN_S = 2.0
-_NOISE_BYTES = 64 * 1024
-
-_READ = "import sys; exec(sys.stdin.buffer.read(int(sys.argv[3])))"
-"""What is to run comes in on stdin: in the command itself it would fill every `ps`."""
-
-_RUN = """
-import sys, types
-package = sys.modules["trunk"] = types.ModuleType("trunk")
-package.__path__ = []
-for name, text in texts.items():
-    module = sys.modules["trunk." + name] = types.ModuleType("trunk." + name)
-    module.__package__ = "trunk"
-    setattr(package, name, module)
-    exec(compile(text, name, "exec"), module.__dict__)
-sys.exit(module.main(sys.argv[1:3]))
-"""
-
-
-class NoTrunk(Exception):  # noqa: N818  a fact for host.py, not an error that travels
-    """The host holds nothing for us: no Python, no place for a socket, or no right to run it."""
-
-
-class _Gone(Exception):  # noqa: N818  a fact for this module
-    """There is no holder any more."""
 
 
 class Trunk:
@@ -165,7 +134,7 @@ class Trunk:
         try:
             while True:
                 try:
-                    way, rest = await self._join(verb, name)
+                    way, rest = await reach_holder(self._host, self._start, verb, name)
                 except TargetError as exc:
                     self._tell(exc)
                     # A refusal is for a person to mend, and is then told by each target's link.
@@ -186,7 +155,7 @@ class Trunk:
             # One that held before had no room for one more program: the next `hold` tells.
             self.usable = verb == "join"
             self.problem = self._lost("could not be taken again")
-        except _Gone:
+        except HolderGone:
             self.problem = self._lost("is gone")
         finally:
             channels, self._channels = self._channels, {}
@@ -217,47 +186,10 @@ class Trunk:
         met = not again.cancelled() and again.exception() is None
         return BACKOFF_FIRST_S if met else min(2 * seconds, BACKOFF_MOST_S)
 
-    async def _join(self, verb: str, name: str) -> tuple[Channel, bytes]:
-        """A channel on which frames follow, and the first of their bytes."""
-        text = _text()
-        line = marked_line(python_command(_READ, (verb, name, str(len(text)))))
-        channel = MarkedChannel(await self._start(line), self._host)
-        try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                # A host without Python reads none of it, and says so.
-                with contextlib.suppress(Unreachable):
-                    await channel.write(text)
-                word, rest = await self._answer(channel)
-        except TimeoutError as exc:
-            await channel.close()
-            raise self._lost("gives no answer") from exc
-        except BaseException:
-            await channel.close()
-            raise
-        if word == "here":
-            return channel, rest
-        await channel.close()
-        raise _Gone if word == "gone" else NoTrunk
-
-    async def _answer(self, channel: Channel) -> tuple[str, bytes]:
-        said = bytearray()
-        while len(said) < _NOISE_BYTES:
-            _, mark, behind = bytes(said).partition(b"\norch ")
-            word, end, rest = behind.partition(b"\n")
-            if mark and end:
-                return word.decode("ascii", "replace").split()[0], rest
-            chunk = await channel.read()
-            if not chunk:
-                break
-            said += chunk
-        if await channel.wait() is not None:
-            raise NoTrunk  # whoever may run some commands only was told that ours is not among them
-        raise self._lost("was lost before it began")
-
     # --- while it is joined ----------------------------------------------------------------------
 
     async def _serve(self, way: Channel, rest: bytes) -> None:
-        """Carry bytes both ways until the way is cut; _Gone where the holder is stuck."""
+        """Carry bytes both ways until the way is cut; HolderGone where the holder is stuck."""
         self._heard_at = asyncio.get_running_loop().time()
         frames, broken = wire.Frames(), False
         try:
@@ -268,7 +200,7 @@ class Trunk:
                     while not come:
                         come = frames.take(await self._next(way))
             except TimeoutError as exc:
-                raise _Gone from exc
+                raise HolderGone from exc
             self._resumed(come[0])
             self._way = way
             self._tell(None)
@@ -285,7 +217,7 @@ class Trunk:
             self._settled.clear()
             await way.close()
         if broken:
-            raise _Gone
+            raise HolderGone
 
     def _resume(self) -> bytes:
         self._closed.clear()  # what is not named is closed
@@ -360,18 +292,4 @@ class Trunk:
                 raise self._lost("is not used")
 
     def _lost(self, how: str) -> Unreachable:
-        return Unreachable(
-            f"{self._host}: the way in {how}.",
-            target=self._host,
-            remedy="It is tried again by itself.",
-        )
-
-
-@cache
-def _text() -> bytes:
-    """All that runs at the far end, in one piece."""
-    texts = {
-        module.__name__.rpartition(".")[2]: inspect.getsource(module)
-        for module in (trunk_wire, trunk_command, far_end)
-    }
-    return f"texts = {texts!r}{_RUN}".encode()
+        return way_lost(self._host, how)

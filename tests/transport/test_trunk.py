@@ -19,8 +19,9 @@ from orchestrator.probe import trunk_wire as wire
 from orchestrator.probe.trunk_command import Commands
 from orchestrator.transport.base import Channel
 from orchestrator.transport.local import LocalTransport
-from orchestrator.transport.trunk import NoTrunk, Trunk
+from orchestrator.transport.trunk import Trunk
 from orchestrator.transport.trunk_channel import TrunkChannel
+from orchestrator.transport.trunk_holder import NoTrunk
 from tests.link.fakes import until
 
 DEADLINE_S = 30.0

@@ -11,7 +11,6 @@ from orchestrator.core.inventory.document import Location, read_document
 from orchestrator.core.inventory.names import dangling, name_problems
 from orchestrator.core.inventory.problems import key_path, shape_problems
 from orchestrator.core.inventory.shape import (
-    TAKEN_BEFORE,
     AlertsShape,
     HostShape,
     InventoryShape,
@@ -20,6 +19,7 @@ from orchestrator.core.inventory.shape import (
     TargetShape,
 )
 from orchestrator.core.inventory.units import parse_hours
+from orchestrator.core.inventory.values import TAKEN_BEFORE
 from orchestrator.core.model import (
     AlertsSpec,
     Host,

@@ -9,7 +9,8 @@ from pydantic_core import ErrorDetails
 
 from orchestrator.core.inventory.document import Location
 from orchestrator.core.inventory.nearest import nearest
-from orchestrator.core.inventory.shape import InventoryShape, shown
+from orchestrator.core.inventory.shape import InventoryShape
+from orchestrator.core.inventory.values import shown
 
 _KINDS = {
     "string_type": "text",
