@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.core.errors import NotDriven
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.daemon.leasing import Leasing
+from orchestrator.daemon.leasing import ALONE_S, Leasing
 from orchestrator.store import Store
+from orchestrator.store.leases import Lease, Leases
+from orchestrator.testing import ManualClock
 from tests.lab.postgres import Postgres
 from tests.store.test_leases import end_lease
 
@@ -67,3 +71,43 @@ async def test_a_host_that_was_away_between_two_looks_was_lost(
     finally:
         going_on.cancel()
         await asyncio.gather(going_on, return_exceptions=True)
+
+
+class Late(Leases):
+    """Leases whose turns take as long as is said, by a clock of the test's."""
+
+    def __init__(self, leases: Leases, clock: ManualClock) -> None:
+        super().__init__(leases._worker, leases.owner)
+        self._clock, self.takes_s = clock, 0.0
+
+    async def turn(self, *args: Any) -> tuple[Lease, ...]:
+        """The turn, and that time passes."""
+        found = await super().turn(*args)
+        await self._clock.advance(self.takes_s)
+        return found
+
+
+async def test_a_host_is_driven_only_while_the_database_says_so(url: str, tmp_path: Path) -> None:
+    """Unheard for nearly as long as a lease lasts it is ours no more, counted from the question."""
+    clock = ManualClock()
+    inventory = parse_inventory(
+        INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
+    )
+    host = inventory.targets["ct200"].host
+    store = await Store.open(tmp_path / "a", SystemClock(), url)
+    assert store.leases is not None
+    leases = Late(store.leases, clock)
+    leasing = Leasing(leases, clock, lambda: inventory, {})
+    await leasing.begin()
+    await clock.advance(ALONE_S - 0.1)
+    assert leasing.token(host) == 1
+    await clock.advance(0.2)
+    assert not leasing.drives("pve1")
+    with pytest.raises(NotDriven):
+        leasing.token(host)
+    await leasing.turn()
+    assert leasing.drives("pve1")
+    leases.takes_s = ALONE_S + 0.1
+    await leasing.turn()
+    assert not leasing.drives("pve1")
+    await store.close()

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api.listening import LEAST_TOKEN_CHARS
+from orchestrator.api.porch import BEGINS_WITHIN_S, MOST_CONNECTIONS
+from orchestrator.probe.frames import MAX_FRAME_BYTES
+
 ROOT = Path(__file__).parents[2]
 MODEL = (ROOT / "docs" / "security.md").read_text()
 ROWS = [
@@ -24,3 +28,17 @@ def test_every_line_names_proofs_that_are_there(row: str) -> None:
             assert (path / "__main__.py").is_file(), name
         else:
             assert re.search(r"^(async )?def test_", path.read_text(), re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        (r"a frame is (\d+) MiB at most", MAX_FRAME_BYTES / 1024**2),
+        (r"a token of (\d+) characters or more", LEAST_TOKEN_CHARS),
+        (r"(\d+) connections at most", MOST_CONNECTIONS),
+        (r"and (\d+) s to begin", BEGINS_WITHIN_S),
+    ],
+)
+def test_each_bound_is_the_one_that_is_told(words: str, unit: float) -> None:
+    """A bound that is promised in figures has the figure that the code has."""
+    assert [float(figure) for figure in re.findall(words, MODEL)] == [unit]

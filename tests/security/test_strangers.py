@@ -147,6 +147,28 @@ def test_a_page_of_a_browser_gets_nowhere(door: tuple[int, ssl.SSLContext | None
         assert status_of(port, tls, asked, f"/v1/daemon?token={TOKEN}") == 401
 
 
+@pytest.mark.parametrize("method", ["OPTIONS", "GET", "HEAD"])
+def test_no_page_may_send_the_token(door: tuple[int, ssl.SSLContext | None], method: str) -> None:
+    """Asked by a browser whether a page may (CORS), the API never says yes: no such header."""
+    port, tls = door
+    connection = (
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=tls)
+        if tls
+        else http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    )
+    asking = {"Access-Control-Request-Method": "GET"}
+    asking["Access-Control-Request-Headers"] = "authorization"
+    for key in ({}, {"Authorization": f"Bearer {TOKEN}"}):
+        origin = {"Origin": "http://evil.example"}
+        connection.request(method, "/v1/daemon", headers={**origin, **asking, **key})
+        answer = connection.getresponse()
+        answer.read()
+        assert key or answer.status == 401
+        said = [name for name, _ in answer.getheaders() if name.lower().startswith("access-")]
+        assert said == []
+    connection.close()
+
+
 IMPOSTOR = """
 import os, socket, sys
 os.setgid(65534); os.setuid(65534)

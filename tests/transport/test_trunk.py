@@ -15,6 +15,7 @@ import pytest
 
 from orchestrator.core.command import Command
 from orchestrator.core.errors import AuthRefused, Unreachable
+from orchestrator.probe import procfs
 from orchestrator.probe import trunk_wire as wire
 from orchestrator.probe.trunk_command import Commands
 from orchestrator.transport.base import Channel
@@ -197,14 +198,25 @@ async def test_a_holder_ends_with_its_daemon(near: Near) -> None:
 
 
 async def test_nobody_else_meets_a_holder(near: Near) -> None:
-    """The holder's socket is for its user alone, and goes with it."""
-    folder = Path(f"/tmp/orch-{os.getuid()}")
-    before = set(folder.glob("*.trunk"))
-    await near.open(b"cat")
-    (made,) = set(folder.glob("*.trunk")) - before
-    assert [path.stat().st_mode & 0o077 for path in (folder, made)] == [0, 0]
+    """The holder's socket is for its user alone, by a name to be guessed, and goes with it."""
+    other = Near()
+    try:
+        made, second = await socket_of(near), await socket_of(other)
+        assert [path.stat().st_mode & 0o077 for path in (made.parent, made)] == [0, 0]
+        assert made.stem != second.stem
+        assert min(len(made.stem), len(second.stem)) >= 16
+    finally:
+        await other.trunk.close()
     await near.trunk.close()
     await until(lambda: not made.exists())
+
+
+async def socket_of(near: Near) -> Path:
+    """Where the holder listens: its name is among its words."""
+    await near.open(b"cat")
+    words = procfs.arguments(await near.holder())
+    (found,) = Path(f"/tmp/orch-{os.getuid()}").glob(f"{words[words.index('hold') + 1]}.trunk")
+    return found
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
