@@ -3,6 +3,7 @@
 Owns these rules; asks neither end and touches no file.
 """
 
+import os
 import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,7 +25,8 @@ def name_of(asked: str, found: str, *, trusted: bool) -> str:
     if name not in {"", ".", ".."} and not (name == plain and name.startswith("~")):
         return name
     name = posixpath.basename(found)
-    if name in {"", ".", ".."} or "\0" in name or (name.startswith(".") and not trusted):
+    hidden = name.startswith(".") and not trusted
+    if name in {"", ".", ".."} or hidden or not _can_be_named(name):
         raise OrchError(
             f"{asked}: the other side says that this is {found!r}, and nothing gets its name from "
             "that; nothing was copied.",
@@ -54,7 +56,7 @@ def not_of(entries: list[Entry], found: Iterable[Entry]) -> list[str]:
 
 
 def require_inside(top: str, entries: list[Entry]) -> None:
-    """OrchError where a name leads out of the folder: the other side may be hostile.
+    """OrchError where a name leads out of the folder, or is none: the other side may be hostile.
 
     What lies below a link, of this copy or an earlier one, would be written wherever that points:
     so each name is below folders that are told as such, and is written in one way only.
@@ -69,8 +71,26 @@ def require_inside(top: str, entries: list[Entry]) -> None:
         # The folder itself as a link would be what the next copy writes through.
         odd = odd or (name == "." and entry["kind"] != here.FOLDER)
         if odd or "\0" in name or not above <= folders:
-            raise OrchError(
-                f"{top}: the other side names {name!r}, which leads out of that folder; nothing "
-                "was copied.",
-                remedy="Do not trust that target until you know why it says so.",
-            )
+            raise _hostile(top, name, "leads out of that folder")
+        if not _can_be_named(name):
+            raise _hostile(top, name, "no file here can be called")
+        if entry["kind"] == here.LINK and not _can_be_named(entry.get("to")):
+            raise _hostile(top, name, "is a link to nothing that can be")
+
+
+def _can_be_named(path: object) -> bool:
+    """Whether a system could have told that: no NUL, no half of a letter, and anything at all."""
+    if not isinstance(path, str) or not path or "\0" in path:
+        return False
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _hostile(top: str, name: str, why: str) -> OrchError:
+    return OrchError(
+        f"{top}: the other side names {name!r}, which {why}; nothing was copied.",
+        remedy="Do not trust that target until you know why it says so.",
+    )

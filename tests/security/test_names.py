@@ -127,7 +127,7 @@ async def test_a_target_does_not_choose_the_name_here(tmp_path: Path, lie: str) 
 
 
 @pytest.mark.parametrize("asked", ["~", ".", "..", ""])
-@pytest.mark.parametrize("told", ["/srv/.ssh", "/", "/srv/..", "/srv/."])
+@pytest.mark.parametrize("told", ["/srv/.ssh", "/", "/srv/..", "/srv/.", "/srv/\ud800"])
 async def test_a_name_that_only_the_target_tells_is_none_of_a_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, told: str
 ) -> None:
@@ -207,3 +207,52 @@ def test_ordinary_trees_pass() -> None:
             {"name": "d/lastly", "kind": "file"},
         ],
     )
+
+
+class Adding(Here):
+    """A target whose list of a folder has one entry more."""
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self._entry = entry
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, and add the entry; what it names can be read."""
+        if op == "copy_read":
+            return {"data": b""}
+        if op == "copy_digest":
+            return {"sha256": "", "missing": 0}
+        if (
+            op == "copy_look"
+            and not Path(args["path"].encode("utf-8", "replace").decode()).is_dir()
+        ):
+            return dict(self._entry)
+        answer = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        if op == "copy_tree":
+            answer["entries"].append(self._entry)
+        return answer
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kind": "link"},
+        {"kind": "link", "to": None},
+        {"kind": "link", "to": "a\0b"},
+        {"kind": "link", "to": "half a letter \ud800"},
+        {"kind": "file", "name": "half a letter \ud800"},
+        {"kind": "folder", "name": "half a letter \ud800"},
+        {"kind": "folder", "name": "x" * 300},
+    ],
+    ids=repr,
+)
+async def test_what_no_system_can_name_fails_the_copy_in_words(
+    tmp_path: Path, odd: Mapping[str, Any]
+) -> None:
+    """A link to nothing, a NUL, a letter that is none: an error as of any other copy."""
+    (tmp_path / "source").mkdir()
+    target = Adding({"name": "odd", "mode": 0o600, "size": 0, "stamp": [], **odd})
+    with pytest.raises(OrchError):
+        await copy(target, str(tmp_path / "source"), Here(), str(tmp_path / "to"), Copied())
+    assert not (tmp_path / "to").exists()
