@@ -15,15 +15,17 @@ The path of the data, and the file that owns each arrow:
         |   probe/attempt.py          the relay: the program's terminal, log and exit record
         v
     observe/                          log bytes by offset, exit records, GPU samples
+        |   reading.py, witness.py    a run's bytes stored and read; the kernel, GPUs and time asked
         |   core/parse/               text -> values
         v
     core/detect/                      lines -> findings -> one verdict
-        |
+        |   core/watch/               what is wrong though the log does not say so
         v
     core/decide/                      state + event -> new state + actions, as data
-        |   store/                    stored before it is done
+        |   store/                    stored before it is done (acting.py)
         v
     sinks/                            alerts out; relaunches go back to launch/
+        |   core/explain/             what a colleague would say of it
         |   api/                      the daemon's socket
         v
     cli/  and the package tui         what a person sees

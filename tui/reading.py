@@ -69,11 +69,6 @@ class Reading:
             self._loaded, self.following, self._goal = False, True, None
         self._behind = size > self.window.size
 
-    @property
-    def loaded(self) -> bool:
-        """Whether the place that is looked at is there."""
-        return self._loaded
-
     def wanted(self) -> Want | None:
         """The range to fetch next, or None where all that is looked at is there."""
         window = self.window

@@ -1,7 +1,8 @@
-"""Calls the daemon over its unix socket: small HTTP/1.1 by hand, for the CLI and the dashboard.
+"""Calls the daemon over its unix socket, for the CLI and the dashboard: small HTTP/1.1 by hand.
 
-Loads `socket` and `json` and little else, since `orch status` must be as quick as the shell that
-asks. Starts no daemon and knows no commands; every failure is an OrchError.
+Owns connecting and asking; what comes back is read in answers.py. Loads `socket` and `json` and
+little else, since `orch status` must be as quick as the shell that asks. Starts no daemon and knows
+no commands; every failure is an OrchError.
 """
 
 import json
@@ -10,9 +11,20 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from orchestrator.core.errors import ApiError, DaemonError, NoDaemon
+from orchestrator.api.answers import (
+    RESTART,
+    Message,
+    Response,
+    api_error,
+    as_document,
+    body_bytes,
+    body_lines,
+    broken,
+    read_head,
+)
+from orchestrator.core.errors import DaemonError, NoDaemon
 
 ANSWER_TIMEOUT_S = 60.0
 ALIVE_WITHIN_S = 10.0
@@ -21,11 +33,6 @@ STREAM_SILENCE_S = 60.0
 """A stream has a sign of life every 15 s; four missed ones mean that the daemon is stuck."""
 
 Query = Mapping[str, str | int | float | None]
-Message = dict[str, Any]
-
-
-class DaemonSilent(DaemonError):  # noqa: N818  says what happened
-    """Something listens and says nothing in time."""
 
 
 class LogPart(NamedTuple):
@@ -40,12 +47,6 @@ class LogPart(NamedTuple):
     def end(self) -> int:
         """Offset behind the last byte."""
         return self.offset + len(self.content)
-
-
-class _Response(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    stream: BinaryIO
 
 
 class Client:
@@ -78,7 +79,7 @@ class Client:
     ) -> Message:
         """Send a document (or nothing) and return the one that comes back."""
         raw, _ = self._whole(method, path, body, query, timeout_s)
-        return _document(raw)
+        return as_document(raw)
 
     def log(self, run: str, **query: str | int | float | None) -> LogPart:
         """A range of a run's log: attempt, offset, size, tail (lines), since (unix)."""
@@ -91,12 +92,12 @@ class Client:
                 int(headers["x-orch-attempt"]),
             )
         except (KeyError, ValueError) as exc:
-            raise DaemonError("The daemon's answer has no offset.", remedy=_RESTART) from exc
+            raise DaemonError("The daemon's answer has no offset.", remedy=RESTART) from exc
 
     def archive(self, path: str, *, timeout_s: float) -> tuple[Message, bytes]:
         """A file to take away, and what is said of it (`name` and more)."""
         content, headers = self._whole("GET", path, None, None, timeout_s)
-        return _document(headers.get("x-orch-archive", "").encode("latin-1")), content
+        return as_document(headers.get("x-orch-archive", "").encode("latin-1")), content
 
     def stream(
         self, method: str, path: str, body: Message | None = None, *, query: Query | None = None
@@ -111,11 +112,11 @@ class Client:
 
     def _messages(self, sent: BinaryIO) -> Iterator[Message]:
         with sent:
-            response = _head(sent)
-            for line in _lines(response):
-                message = _document(line)
+            response = read_head(sent)
+            for line in body_lines(response):
+                message = as_document(line)
                 if message.get("kind") == "error":
-                    raise _api_error(message)
+                    raise api_error(message)
                 yield message
 
     def events(self) -> Iterator[tuple[str, Message]]:
@@ -123,12 +124,12 @@ class Client:
         response = self._open("GET", "/v1/events", None, None, STREAM_SILENCE_S)
         name = "message"
         with response.stream:
-            for line in _lines(response):
+            for line in body_lines(response):
                 field, _, value = line.partition(b": ")
                 if field == b"event":
                     name = value.decode()
                 elif field == b"data":
-                    yield name, _document(value)
+                    yield name, as_document(value)
 
     def _whole(
         self,
@@ -140,7 +141,7 @@ class Client:
     ) -> tuple[bytes, dict[str, str]]:
         response = self._open(method, path, body, query, timeout_s or self._timeout_s)
         with response.stream:
-            return b"".join(_chunks(response)), response.headers
+            return b"".join(body_bytes(response)), response.headers
 
     def _open(
         self,
@@ -149,11 +150,11 @@ class Client:
         body: Message | None,
         query: Query | None,
         timeout_s: float,
-    ) -> _Response:
+    ) -> Response:
         """Send a request; the stream of the answer's body is the caller's to close."""
         stream = self._connected(_request(method, path, body, query), timeout_s)
         try:
-            return _head(stream)
+            return read_head(stream)
         except BaseException:
             stream.close()
             raise
@@ -166,7 +167,7 @@ class Client:
             try:
                 connection.connect(str(self.socket_path))
             except (BlockingIOError, TimeoutError) as exc:
-                raise _broken(TimeoutError()) from exc  # so many wait already
+                raise broken(TimeoutError()) from exc  # so many wait already
             except OSError as exc:
                 raise NoDaemon(
                     f"No daemon answers at {self.socket_path} ({exc.strerror or exc}).",
@@ -176,7 +177,7 @@ class Client:
             try:
                 connection.sendall(request)
             except OSError as exc:
-                raise _broken(exc) from exc
+                raise broken(exc) from exc
             return connection.makefile("rb")
 
 
@@ -199,9 +200,6 @@ def quoted(words: str) -> str:
     return quote(words, safe="@", errors="replace")
 
 
-_RESTART = "`orch daemon stop`, then `orch daemon start`; its log is in the state folder."
-
-
 def _request(method: str, path: str, body: Message | None, query: Query | None) -> bytes:
     asked = {key: value for key, value in (query or {}).items() if value is not None}
     target = path
@@ -215,106 +213,3 @@ def _request(method: str, path: str, body: Message | None, query: Query | None) 
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode("ascii") + content
-
-
-def _head(stream: BinaryIO) -> _Response:
-    """Read the answer's head; an answer that is an error is raised."""
-    try:
-        response = _status_and_headers(stream)
-    except OSError as exc:
-        raise _broken(exc) from exc
-    if response.status >= 400:
-        raise _refused(response)
-    return response
-
-
-def _status_and_headers(stream: BinaryIO) -> _Response:
-    words = stream.readline(65_536).split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        raise DaemonError("The daemon ended the call without an answer.", remedy=_RESTART)
-    headers: dict[str, str] = {}
-    while (line := stream.readline(65_536)) not in {b"\r\n", b"\n", b""}:
-        name, _, value = line.decode("latin-1").partition(":")
-        headers[name.strip().lower()] = value.strip()
-    return _Response(int(words[1]), headers, stream)
-
-
-def _chunks(response: _Response) -> Iterator[bytes]:
-    """The body's bytes as they come, whichever way its length is told."""
-    stream, headers = response.stream, response.headers
-    try:
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            yield from _chunked(stream)
-        elif "content-length" in headers:
-            size = int(headers["content-length"])
-            content = stream.read(size)
-            if len(content) < size:
-                raise _cut_short()
-            yield content
-        else:
-            yield stream.read()
-    except OSError as exc:
-        raise _broken(exc) from exc
-
-
-def _chunked(stream: BinaryIO) -> Iterator[bytes]:
-    while True:
-        size_line = stream.readline(1024)
-        try:
-            size = int(size_line.split(b";")[0], 16)
-        except ValueError:
-            raise _cut_short() from None
-        chunk = stream.read(size)
-        if len(chunk) < size:
-            raise _cut_short()
-        stream.readline(1024)
-        if not size:
-            return
-        yield chunk
-
-
-def _lines(response: _Response) -> Iterator[bytes]:
-    """The body's lines that say something; empty ones are signs of life."""
-    rest = b""
-    for chunk in _chunks(response):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in whole if line)
-    if rest:
-        yield rest
-
-
-def _document(raw: bytes) -> Message:
-    try:
-        document = json.loads(raw)
-    except ValueError as exc:
-        raise DaemonError("The daemon's answer is not JSON.", remedy=_RESTART) from exc
-    if not isinstance(document, dict):
-        raise DaemonError("The daemon's answer is no document.", remedy=_RESTART)
-    return document
-
-
-def _refused(response: _Response) -> Exception:
-    said = _document(b"".join(_chunks(response))).get("error")
-    return _api_error(said if isinstance(said, dict) else {"message": f"HTTP {response.status}"})
-
-
-def _api_error(said: Message) -> ApiError:
-    return ApiError(
-        str(said.get("message", "the daemon refused")),
-        remedy=said.get("remedy"),
-        exit_code=int(said.get("exit_code") or 1),
-        checks=tuple(said.get("checks") or ()),
-        problems=tuple(said.get("problems") or ()),
-    )
-
-
-def _cut_short() -> DaemonError:
-    return DaemonError("The daemon's answer was cut short: it ended.", remedy=_RESTART)
-
-
-def _broken(exc: OSError) -> DaemonError:
-    if isinstance(exc, TimeoutError):
-        return DaemonSilent(
-            "The daemon does not answer (no sign of life in time).", remedy=_RESTART
-        )
-    return DaemonError(f"The daemon stopped answering ({exc}).", remedy=_RESTART)

@@ -9,7 +9,8 @@ import os
 import signal
 import time
 
-from orchestrator.api.client import ALIVE_WITHIN_S, Client, DaemonSilent
+from orchestrator.api.answers import DaemonSilent
+from orchestrator.api.client import ALIVE_WITHIN_S, Client
 from orchestrator.api.location import Location, daemon_socket, living
 from orchestrator.core.errors import DaemonError, NoDaemon
 from orchestrator.probe import procfs

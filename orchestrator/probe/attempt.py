@@ -1,8 +1,9 @@
 """The relay: holds the truth about one attempt while tmux only shows it.
 
-Owns the program's pty, the attempt's log and its exit record. Every byte goes to the log first
-and is then shown in the pane, which is never waited for. Outlives the tmux server, its own pane
-and every probe. Stdlib only, and nothing is imported late: the zipapp may be pruned meanwhile.
+Owns the program's pty and the attempt's log, and says when the exit record is due. Every byte goes
+to the log first and is then shown in the pane, which is never waited for. Outlives the tmux server,
+its own pane and every probe. Stdlib only, and nothing is imported late: the zipapp may be pruned
+meanwhile.
 """
 
 import errno
@@ -15,11 +16,10 @@ import tty
 from typing import TYPE_CHECKING
 
 from . import child, procfs
+from .exit_record import ExitRecord, end_words
 from .files import RESERVED_BYTES, reserve, write_record, write_reserved
 from .logfile import LogFile
-from .memory import own_group
-from .names import ATTEMPT_FILE, EXIT_FILE, LOG_FILE, SPEC_FIFO
-from .orphans import MOST as MOST_ORPHANS
+from .names import ATTEMPT_FILE, LOG_FILE, SPEC_FIFO
 from .orphans import Orphans
 from .pane import Pane
 from .poke import Poke
@@ -62,7 +62,7 @@ class Relay:
         self._spec = spec
         self._log = LogFile(directory)
         # Before the fork: where these cannot be written, nothing is started.
-        self._exit_reserved = reserve(os.path.join(directory, EXIT_FILE))
+        self._exit_record = ExitRecord(directory)
         asked = len(json.dumps(spec.get("asked")))
         attempt_reserved = reserve(self._attempt_path, RESERVED_BYTES + asked)
         self._own_alert = _own_alert(directory, spec)
@@ -74,8 +74,6 @@ class Relay:
         os.set_blocking(1, False)
         self._pane = Pane(1)
         self._poll = select.poll()
-        self._memory = own_group()
-        self._oom_kills = self._memory.oom_kills
         self._started_at = time.time()
         child.adopt_orphans()
         self._pid, self._master = child.start(spec["argv"], spec["env"], spec["cwd"])
@@ -281,33 +279,21 @@ class Relay:
             time.sleep(RETRY_S)
         self._log.give_up()
         status = self._status
-        record = {
-            "code": status if status >= 0 else None,
-            "signal": -status if status < 0 else None,
-            "started_at": self._started_at,
-            "ended_at": self._ended_at,
-            "boot_id": procfs.boot_id(),
-            "log_bytes": self._log.size,
-            "dropped_bytes": self._log.dropped_bytes,
-            "oom_kills": self._killed_for_memory(),
-            "memory_limit_bytes": self._memory.limit_bytes,
-            "orphans": procfs.children(os.getpid())[:MOST_ORPHANS],
-            "awaited": self._own_alert is not None and status != 0,
-        }
-        write_reserved(self._exit_reserved, os.path.join(self._directory, EXIT_FILE), record)
+        record = self._exit_record.write(
+            status,
+            started_at=self._started_at,
+            ended_at=self._ended_at,
+            log=self._log,
+            awaited=self._own_alert is not None and status != 0,
+        )
         self._poke.record()
         if self._own_alert is not None:
             self._own_alert.forget() if status == 0 else self._own_alert.leave_behind(record)
         self._say_end(status)
         return status if status >= 0 else 128 - status
 
-    def _killed_for_memory(self) -> int | None:
-        """How many processes beside or below us the kernel has killed for memory meanwhile."""
-        before, now = self._oom_kills, self._memory.oom_kills
-        return None if before is None or now is None else now - before
-
     def _say_end(self, status: int) -> None:
-        how = f"exit code {status}" if status >= 0 else f"signal {-status} ({_name(-status)})"
+        how = end_words(status)
         text = (
             f"\r\n[orch] {self._spec['run']} attempt {self._spec['attempt']} ended: {how}; "
             f"whole log: {self._directory}/{LOG_FILE}; more: orch show {self._spec['run']}\r\n"
@@ -328,10 +314,3 @@ def _own_alert(directory: str, spec: Spec) -> "OwnAlert | None":
     from .own_alert import OwnAlert
 
     return OwnAlert(directory, spec)
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"
