@@ -253,13 +253,14 @@ class Trunk:
             come = frames.take(await self._next(way))
 
     async def _write(self, way: Channel) -> None:
-        while True:
+        while not self._leaving:
             self._stirred.clear()
             batch = self._batch()
             if batch:
                 await way.write(batch)
             else:
                 await self._stirred.wait()
+        await way.write(wire.frame(wire.BYE))
 
     def _batch(self) -> bytes:
         """What all channels have to send, a part of each stream; and what was closed."""
@@ -270,8 +271,6 @@ class Trunk:
         for number in self._closed:
             batch += wire.frame(wire.CLOSE, number)
         self._closed.clear()
-        if self._leaving:
-            return bytes(batch + wire.frame(wire.BYE))
         for one in self._channels.values():
             batch += one.next_frames()
             if len(batch) >= wire.WIRE_BYTES:
