@@ -19,8 +19,9 @@ Way = Callable[[], Awaitable[None]]
 class Ways:
     """Each way to bring a package into the container; `fresh` gives each an empty place there."""
 
-    def __init__(self, lab: Lab, package: Path, scratch: Path, *, places: int) -> None:
+    def __init__(self, lab: Lab, package: Path, scratch: Path, *, places: int, orch: str) -> None:
         self._lab = lab
+        self._program = orch
         self._package = package
         self._scratch = scratch
         self._place = 0
@@ -33,7 +34,7 @@ class Ways:
 
     async def __aenter__(self) -> "Ways":
         await self._orch("daemon", "start")
-        argv = [*ORCH, "--config", str(self._inventory), "daemon", "status", "--json"]
+        argv = [self._program, "--config", str(self._inventory), "daemon", "status", "--json"]
         self._daemon = json.loads(subprocess.check_output(argv, env=self.env))
         self.fresh()
         return self
@@ -79,7 +80,7 @@ class Ways:
         await self._orch("deploy", f"whole-{self._place}")
 
     async def _orch(self, *words: str) -> None:
-        await run([*ORCH, "--config", str(self._inventory), *words], env=self.env)
+        await run([self._program, "--config", str(self._inventory), *words], env=self.env)
 
     def _write_inventory(self, places: int) -> Path:
         path = self._scratch / f"{self._package.name}.yaml"
