@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli import output
 from tests.acceptance.conftest import MakeOrch, local_job
 from tests.acceptance.test_crash_story import firing
 from tests.lab.receiver import Receiver
@@ -39,3 +40,18 @@ def test_nothing_that_a_terminal_obeys_is_printed(
     said = json.dumps(alert.json, ensure_ascii=False)
     assert "RuntimeError" in said
     assert not OBEYED & set("".join(alert.json["alerts"][0]["annotations"].values()))
+
+
+def test_each_way_of_printing_leaves_nothing_that_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Lines of a result, cells of a table, and what is said to the person who watches."""
+    attack = "".join(ATTACKS.values())
+    output.say(f"a {attack} b")
+    rows = output.table(("name", "said"), [["x", f"a {attack} b"]])
+    assert not OBEYED & set("".join(rows))
+    output.say(*rows)
+    output.note(f"a {attack} b")
+    said = capsys.readouterr()
+    assert (said.out.count(" b"), said.err.count(" b")) == (2, 1)
+    assert not OBEYED & set(said.out + said.err)

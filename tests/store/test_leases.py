@@ -237,6 +237,22 @@ async def test_nothing_is_decided_for_a_host_of_another(
     assert await a.deliveries.heads("ops", 9) == ()
 
 
+async def test_a_host_that_came_back_unseen_is_not_driven_yet(
+    daemons: tuple[Store, Store], postgres: Postgres, url: str
+) -> None:
+    """Handed back by another daemon, its lease is ours by name, and what we know of it is old."""
+    a, b = daemons
+    await turn(a, "pve1")
+    run = await a.runs.create(replace(draft(), host="pve1"))
+    end_lease(postgres, url)
+    await turn(b, "pve1")
+    await leases(b).give("pve1", leases(a).owner)
+    with pytest.raises(NotDriven):
+        await a.apply(Decision(run=run))
+    await turn(a, "pve1")
+    await a.apply(Decision(run=run))
+
+
 async def test_two_daemons_give_no_number_twice(daemons: tuple[Store, Store]) -> None:
     """Runs of one job that are asked for at the same moment have numbers of their own."""
     await turn(daemons[0], "pve1")

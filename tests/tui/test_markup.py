@@ -9,6 +9,7 @@ from orchestrator.api.location import locate
 from tests.conftest import XdgFolders
 from tests.tui.conftest import screen_text
 from tui.app import Dashboard
+from tui.cells import Cell
 from tui.options import Options
 from tui.screens.windows import Activity, AskWhy, Choose, Confirm
 from tui.source import LiveSource
@@ -42,6 +43,15 @@ async def test_titles_are_no_markup(dashboard: Dashboard, window: str, said: str
             screen.tell((), said)
             screen.end(said)
             await pilot.pause()
+        assert said in screen_text(pilot)
+
+
+@pytest.mark.parametrize("said", ATTACKS)
+async def test_lines_of_a_question_are_no_markup(dashboard: Dashboard, said: str) -> None:
+    """What a window says below its title, as the command of a process, is shown as it is."""
+    async with dashboard.run_test(size=(100, 30)) as pilot:
+        await dashboard.push_screen(Confirm("End it?", (Cell(said),), "does it"))
+        await pilot.pause()
         assert said in screen_text(pilot)
 
 
