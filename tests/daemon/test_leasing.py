@@ -99,6 +99,7 @@ async def test_a_host_is_driven_only_while_the_database_says_so(url: str, tmp_pa
     leases = Late(store.leases, clock)
     leasing = Leasing(leases, clock, lambda: inventory, {})
     await leasing.begin()
+    assert not leasing.drives("another")
     await clock.advance(ALONE_S - 0.1)
     assert leasing.token(host) == 1
     await clock.advance(0.2)
