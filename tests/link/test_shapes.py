@@ -1,13 +1,22 @@
 """What the link takes of a probe: all that ours makes, in whatever state a machine is."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.link.answers import wrong_answer
-from orchestrator.link.shapes import require_frame
+from orchestrator.link.shapes import (
+    BITS,
+    COUNT,
+    NUMBER,
+    READING,
+    WHOLE,
+    Kind,
+    require_frame,
+)
 from orchestrator.probe import smi
 from orchestrator.probe.frames import BadFrame, Frame, decode, encode
 from orchestrator.probe.procfs import COMMAND_CHARS
@@ -96,3 +105,11 @@ def test_a_release_record_that_was_tampered_with_is_refused(
     assert wrong_answer("release_list", {"current": "a", "releases": [whole]}) is None
     wrong = wrong_answer("release_list", {"current": "a", "releases": [whole, {**whole, **change}]})
     assert said in str(wrong)
+
+
+@pytest.mark.parametrize("kind", [WHOLE, COUNT, NUMBER, BITS, READING], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("value", [True, "1", None, math.nan, math.inf, 2**64, -(2**64), [1]])
+def test_what_is_no_number_is_none(kind: Kind, value: Any) -> None:
+    """A truth is no number, nor is one that nothing can be counted with."""
+    assert kind.fits(1)
+    assert not kind.fits(value)
