@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.errors import DeployError
+from orchestrator.core.errors import DeployError, UsageError
 from orchestrator.core.model import Job
 from orchestrator.core.starter import SCHEMA_NAME
 from orchestrator.deploy.hashes import HashCache, Source
@@ -18,6 +18,12 @@ from orchestrator.deploy.walk import OnUnread, Walk
 from orchestrator.probe import manifest as wire
 
 MAX_FILES = 100_000
+MAX_TOLD_BYTES = 6_600_000
+"""Of the packed manifest; its frame has 8 MiB, and carries what was changed since the commit."""
+_MAX_CHANGES_BYTES = 1024 * 1024
+"""Told by what is different, line by line; more is told whole, packed."""
+_TAKEN = frozenset({wire.WHEELS, wire.CHANGES_FILE, "manifest", "files.bin", "release.json"})
+"""What lies beside a package in its release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +54,23 @@ class Bundle:
         return sum(e.size for e in self.manifest.entries if e.kind == wire.FILE)
 
     def told_whole(self) -> dict[str, Any]:
-        """The manifest as it travels to a target that has nothing of it."""
-        return {"whole": wire.pack(wire.join(self.manifest.header(), self.lines))}
+        """The manifest as it travels to a target that has nothing of it.
 
-    def told_since(self, base: "Bundle") -> dict[str, Any]:
-        """The manifest as it travels to a target that has the release of another bundle."""
+        DeployError where it is too large for that: names that do not compress.
+        """
+        packed = wire.pack(wire.join(self.manifest.header(), self.lines))
+        if len(packed) > MAX_TOLD_BYTES:
+            raise _too_many(self.folder, self.files, "with names so long that they cannot be told")
+        return {"whole": packed}
+
+    def told_since(self, base: "Bundle") -> dict[str, Any] | None:
+        """The manifest as it travels to a target that has the release of another bundle.
+
+        None where too much is different for that.
+        """
         gone, new = base.lines - self.lines, self.lines - base.lines
+        if sum(map(len, gone)) + sum(map(len, new)) > _MAX_CHANGES_BYTES:
+            return None
         return {
             "base": base.digest,
             "header": self.manifest.header(),
@@ -83,10 +100,16 @@ def collect(
         )
     walk = Walk(cache, now, on_unread)
     name = Path(job.package).name
+    if name in _TAKEN:
+        raise UsageError(
+            f"jobs.{job.name}.package: a package cannot be called {name}, as a release keeps a"
+            " file of its own by that name.",
+            remedy="Give its folder another name.",
+        )
     package = os.fsencode(job.package)
     shared = tuple(sorted(job.shared))
     ours = _of_inventory(inventory, job.package)
-    exclude = (*ours, *job.exclude, *(f"/{s}" for s in shared))
+    exclude = (*ours, *job.exclude, *map(only, shared))
     walk.tree(package, name, Ignore.of(package, exclude, cache.verdicts))
     if job.wheelhouse is not None:
         walk.tree(os.fsencode(job.wheelhouse), wire.WHEELS, Ignore.none())
@@ -95,17 +118,21 @@ def collect(
     manifest = wire.Manifest(name, tuple(walk.entries), setup, shared)
     encoded = wire.join(manifest.header(), walk.lines)
     if len(walk.entries) > MAX_FILES or len(encoded) > wire.MAX_MANIFEST_BYTES:
-        raise DeployError(
-            f"the package {job.package} has {len(walk.entries)} files;"
-            f" at most {MAX_FILES} are shipped.",
-            remedy="Name what the job does not need in .gitignore or under `exclude:`.",
-        )
+        raise _too_many(job.package, len(walk.entries), f"and at most {MAX_FILES} are shipped")
     return Bundle(
         digest=wire.digest_of(encoded),
         manifest=manifest,
         lines=frozenset(walk.lines),
         sources=walk.sources,
         folder=job.package,
+    )
+
+
+def _too_many(package: str, files: int, why: str) -> DeployError:
+    """The refusal of a package that is too large to tell of."""
+    return DeployError(
+        f"the package {package} has {files} files, {why}.",
+        remedy="Name what the job does not need in .gitignore or under `exclude:`.",
     )
 
 

@@ -36,7 +36,7 @@ def identity_of(stat: os.stat_result) -> Identity:
 def read(path: bytes, size: int) -> str | OSError:
     """SHA-256 of a file that had `size` bytes, hex, or why it cannot be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may be a FIFO by now
         try:
             if size < _AT_ONCE_BYTES:  # a third of the time that a file object takes
                 content = os.read(fd, size + 1)

@@ -6,6 +6,7 @@ Owns the order in which they speak. Reads `.gitignore` files and nothing else.
 import functools
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -118,8 +119,12 @@ def _levels_above(package: bytes) -> list[_Level]:
 
 
 def _lines_of(folder: bytes) -> tuple[str, ...]:
+    """Of a file alone: a FIFO of that name would be waited for, a device read without an end."""
+    path = os.path.join(folder, b".gitignore")  # noqa: PTH118  a bytes path
     try:
-        with open(os.path.join(folder, b".gitignore"), "rb") as file:  # noqa: PTH118, PTH123  bytes
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  a bytes path
+            return ()
+        with open(path, "rb") as file:  # noqa: PTH123  a bytes path
             return tuple(line.rstrip("\r") for line in _text(file.read()).split("\n"))
     except OSError:  # none there, or unreadable: git too goes on without it
         return ()

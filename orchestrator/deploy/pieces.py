@@ -44,7 +44,7 @@ def _parts_of(source: Source, size: int) -> Iterator[bytes]:
     """A file's content; what it is was hashed before and is hashed again where it arrives."""
     left = source.identity[0]
     try:
-        fd = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             while left and (part := os.read(fd, min(left, size))):
                 left -= len(part)

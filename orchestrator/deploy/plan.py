@@ -148,8 +148,8 @@ async def _offer(
     caller: Caller, job: Job, bundle: Bundle, base: Bundle | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest as it was understood there, and the answer."""
-    if base is not None:
-        manifest = bundle.told_since(base)
+    manifest = bundle.told_since(base) if base is not None else None
+    if manifest is not None:
         answer = await _offered(caller, job, bundle, manifest)
         if "unknown" not in answer:
             return manifest, answer

@@ -4,8 +4,10 @@ Owns the questions to git. A package that is in no repository has no commit, and
 """
 
 import asyncio
+import contextlib
 import getpass
 import socket
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,12 @@ from typing import Any
 from orchestrator.probe import manifest as wire
 
 MAX_DIFF_BYTES = 1024 * 1024
+MAX_UNTRACKED_CHARS = 100_000
+"""Of all names; they are kept in the record of each release, and told with it."""
+_MAX_STATUS_BYTES = 4 * 1024 * 1024
 _GIT_WITHIN_S = 20.0
+_GONE_WITHIN_S = 2.0
+_ALL_CHANGES = ("--porcelain", "-z", "--untracked-files=all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +59,9 @@ async def describe(folder: str, *, inventory: str | None = None) -> Provenance:
     if not _in_repository(Path(folder)):
         return Provenance(by=by, inventory=inventory)
     head, status, diff = await asyncio.gather(
-        _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
-        _git(folder, "status", "--porcelain", "-z", "--untracked-files=all", "--", "."),
-        _git(folder, "diff", "--binary", "HEAD", "--", "."),
+        _git(folder, 4096, "rev-parse", "HEAD", "--abbrev-ref", "HEAD"),
+        _git(folder, _MAX_STATUS_BYTES, "status", *_ALL_CHANGES, "--", "."),
+        _git(folder, MAX_DIFF_BYTES, "diff", "--binary", "HEAD", "--", "."),
     )
     if head is None or status is None:
         return Provenance(by=by, inventory=inventory)
@@ -65,10 +72,20 @@ async def describe(folder: str, *, inventory: str | None = None) -> Provenance:
         commit=commit,
         branch=None if branch == "HEAD" else branch,
         dirty=bool(changes),
-        untracked=tuple(item[3:] for item in changes if item.startswith("?? ")),
-        diff=(diff or b"")[:MAX_DIFF_BYTES],
+        untracked=tuple(_first(item[3:] for item in changes if item.startswith("?? "))),
+        diff=diff or b"",
         inventory=inventory,
     )
+
+
+def _first(names: Iterable[str]) -> Iterator[str]:
+    """As many of the names as are kept."""
+    left = MAX_UNTRACKED_CHARS
+    for name in names:
+        left -= len(name)
+        if left < 0:
+            return
+        yield name
 
 
 def _in_repository(folder: Path) -> bool:
@@ -83,8 +100,8 @@ def _user() -> str:
         return "unknown"
 
 
-async def _git(folder: str, *words: str) -> bytes | None:
-    """What git says; None where it is not there, fails, or does not answer."""
+async def _git(folder: str, most_bytes: int, *words: str) -> bytes | None:
+    """The first bytes of what git says; None where it is not there, fails, or does not answer."""
     try:
         child = await asyncio.create_subprocess_exec(
             "git", "-C", folder, "--no-optional-locks", *words,
@@ -94,13 +111,21 @@ async def _git(folder: str, *words: str) -> bytes | None:
         )  # fmt: skip
     except OSError:
         return None
+    assert child.stdout is not None
+    said = bytearray()
     try:
         async with asyncio.timeout(_GIT_WITHIN_S):
-            out, _ = await child.communicate()
+            # A changed file of weights makes a diff of its size.
+            while len(said) <= most_bytes and (piece := await child.stdout.read(65536)):
+                said += piece
+            if len(said) <= most_bytes:
+                await child.wait()
     except TimeoutError:
         return None
     finally:
         if child.returncode is None:
             child.kill()
-            await child.wait()
-    return out if child.returncode == 0 else None
+            with contextlib.suppress(TimeoutError):  # a program of its own may hold the pipe
+                await asyncio.wait_for(child.communicate(), _GONE_WITHIN_S)
+    failed = len(said) <= most_bytes and child.returncode != 0
+    return None if failed else bytes(said[:most_bytes])

@@ -16,6 +16,8 @@ from orchestrator.deploy.ignore import Ignore
 from orchestrator.probe import manifest as wire
 
 MAX_FILE_BYTES = 2 * 1024**3
+MAX_DEPTH = 100
+"""Folders in one another; both ends go down them by calls in calls."""
 _SHOWN = 20
 _READERS = 4
 _READ_ALONE_BYTES = 256 * 1024
@@ -77,13 +79,16 @@ class Walk:
 
     def _below(self, folder: bytes, inside: bytes, name: str, ignore: Ignore) -> bool:
         """Add what a folder holds; whether that is anything."""
+        if inside.count(b"/") >= MAX_DEPTH:
+            self.problems.append(f"{shown(folder)} is more than {MAX_DEPTH} folders deep")
+            return True
         ignore = ignore.entering(folder, inside)
         try:
             with os.scandir(folder) as listing:
                 children = list(listing)
         except OSError as exc:
-            self.problems.append(f"{shown(folder)} cannot be read ({exc.strerror})")
-            return False
+            self._miss(folder, exc)
+            return True
         anything = False
         prefix = inside + b"/" if inside else b""
         known, same, leaves_out = self._cache.made.get, self._same, ignore.leaves_out
@@ -92,23 +97,28 @@ class Walk:
             is_folder = child.is_dir(follow_symlinks=False)
             if leaves_out(path, child.name, is_folder=is_folder):
                 continue
-            if is_folder:
-                if self._below(child.path, path, name, ignore):
-                    anything = True
-                    continue
-                if os.listdir(child.path):  # noqa: PTH208  a bytes path
-                    continue
             try:
+                if is_folder:
+                    if self._below(child.path, path, name, ignore):
+                        anything = True
+                        continue
+                    if os.listdir(child.path):  # noqa: PTH208  a bytes path
+                        continue
                 found = child.stat(follow_symlinks=False)
-            except FileNotFoundError:  # gone since the folder was listed: it is not shipped
-                continue
-            anything = True
-            made = known(child.path)
-            if made and made.source.identity == identity_of(found) and made.name == name:
-                same.append(made)
-            else:
-                self._add(name, path, child.path, found)
+                anything = True
+                made = known(child.path)
+                if made and made.source.identity == identity_of(found) and made.name == name:
+                    same.append(made)
+                else:
+                    self._add(name, path, child.path, found)
+            except OSError as exc:
+                self._miss(child.path, exc)
         return anything
+
+    def _miss(self, path: bytes, exc: OSError) -> None:
+        """What is gone since its folder was listed is not shipped; all else is to be."""
+        if not isinstance(exc, FileNotFoundError):
+            self.problems.append(f"{shown(path)} cannot be read ({exc.strerror})")
 
     def _add(self, name: str, inside: bytes, path: bytes, found: os.stat_result) -> None:
         if stat.S_ISREG(found.st_mode):
@@ -163,7 +173,7 @@ class Walk:
     def _take_read(self, files: Iterable[tuple["_File", str | OSError]]) -> None:
         for file, digest in files:
             if isinstance(digest, OSError):
-                self.problems.append(f"{shown(file.path)} cannot be read ({digest.strerror})")
+                self._miss(file.path, digest)
                 continue
             settled = self._cache.learn(file.path, file.identity, digest, self._now)
             self._take_file(file, digest, settled=settled)
