@@ -16,6 +16,7 @@ from orchestrator.link.shapes import (
     KERNEL,
     NUMBER,
     OBJECT,
+    READING,
     TEXT,
     WHOLE,
     Each,
@@ -66,7 +67,11 @@ _KEPT: Mapping[str, Shape] = {
     **dict.fromkeys(("bytes", "files"), COUNT),
     "made_with": Each(Maybe(TEXT)),
 }
-_PATH: Mapping[str, Shape] = {"kind": TEXT, **dict.fromkeys(("mode", "size"), COUNT)}
+_PATH: Mapping[str, Shape] = {
+    "kind": TEXT,
+    **dict.fromkeys(("mode", "size"), COUNT),
+    "stamp": [READING],
+}
 _ENVIRONMENT: Mapping[str, Shape] = {
     "at": NUMBER,
     "packages": Each({"version": Maybe(TEXT), "from": Maybe(TEXT)}),

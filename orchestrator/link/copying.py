@@ -96,7 +96,8 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
         return
     there = await _call(to, "copy_look", path=place)
     _require_no_link(source, place, there)
-    entries = [entry async for entry in _entries(source, top)]
+    # One that comes or goes between two pages shifts the rest, so that a name may come twice.
+    entries = list({entry["name"]: entry async for entry in _entries(source, top)}.values())
     require_inside(top, entries)
     copied.total_bytes = sum(entry["size"] for entry in entries)
     is_new = there["kind"] == here.NOTHING

@@ -7,6 +7,7 @@ goes on where this one stopped; the name itself gets a verified file by one rena
 import errno
 import functools
 import hashlib
+import itertools
 import os
 import shlex
 import shutil
@@ -19,6 +20,8 @@ from .ops import Op, Progress
 
 READ_BYTES = 1 << 20
 PAGE = 5000
+_PAGE_CHARS = 1 << 20
+"""Of names and what links lead to; as JSON one may be six times as long."""
 PROGRESS_BYTES = 64 << 20
 _LONGEST_BYTES = 255 - len("..orch-part")
 """Of a name that a part can carry; file systems take 255."""
@@ -58,14 +61,24 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
 
 
 def copy_tree(args: Frame, _progress: Progress) -> Frame:
-    """What is in a folder, the folder itself as `.` first, in pages of 5000 from `skip` on."""
+    """What is in a folder, the folder itself as `.` first, in pages of at most 5000 from `skip` on.
+
+    What goes while it is listed is left out.
+    """
     top, skip = _path(args), int(args.get("skip") or 0)
     entries: list[dict[str, Any]] = []
-    for number, path in enumerate(_walk(top)):
-        if number >= skip + PAGE:
+    size = 0
+    for path in itertools.islice(_walk(top), skip, None):
+        if len(entries) >= PAGE or size >= _PAGE_CHARS:
             return {"entries": entries, "more": True}
-        if number >= skip:
-            entries.append(_entry(top, path))
+        try:
+            entry = _entry(top, path)
+        except FileNotFoundError:
+            if path == top:
+                raise
+            continue
+        entries.append(entry)
+        size += len(entry["name"]) + len(entry.get("to", ""))
     return {"entries": entries, "more": False}
 
 

@@ -96,7 +96,7 @@ async def test_what_the_system_refuses_is_a_sentence(source: Path, tmp_path: Pat
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 async def test_a_disk_that_fills_is_said_and_the_copy_goes_on_later(
     source: Path, tmp_path: Path
 ) -> None:
@@ -265,3 +265,50 @@ def test_a_file_that_is_being_written_is_none_that_is_made_up(tmp_path: Path) ->
     assert not copying.is_made_up(str(path), before)
     proc = "/proc/self/status"
     assert copying.is_made_up(proc, os.stat(proc))
+
+
+class Shifting(Here):
+    """An end whose folder gets a file between two pages, before those that were told."""
+
+    def __init__(self, comes: Path) -> None:
+        self._comes = comes
+        self.read: list[str] = []
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op; of a folder only two entries at a time are told."""
+        if op == "copy_read":
+            self.read.append(args["path"])
+        found = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        if op != "copy_tree" or len(found["entries"]) <= 2:
+            return found
+        self._comes.touch()
+        return {"entries": found["entries"][:2], "more": True}
+
+
+async def test_a_folder_that_changes_while_it_is_listed_names_each_file_once(
+    tmp_path: Path,
+) -> None:
+    """One that comes shifts those behind it: the same file twice was copied side by side."""
+    top = tree(tmp_path / "top", a="1", b="2", c="3", d="4")
+    source = Shifting(top / "0")
+    await copy(source, str(top), Here(), str(tmp_path / "to"), Copied())
+    assert sorted(source.read) == [str(top / name) for name in "abcd"]
+
+
+def test_a_page_of_long_names_is_shorter(tmp_path: Path) -> None:
+    """Five thousand names of a kilobyte fit into no frame; the pages together have them all."""
+    folder = tmp_path / "top"
+    for _ in range(6):
+        folder /= "d" * 250
+    folder.mkdir(parents=True)
+    for number in range(800):
+        (folder / f"{number:0240}").touch()
+    args = {"path": str(tmp_path / "top")}
+    first = copying.copy_tree(args, lambda _: None)
+    assert first["more"]
+    assert len(first["entries"]) < 700
+    rest = copying.copy_tree({**args, "skip": len(first["entries"])}, lambda _: None)
+    assert not rest["more"]
+    assert len(first["entries"]) + len(rest["entries"]) == 807
