@@ -1,5 +1,6 @@
 """One inventory has one state folder, socket and lock, however its path is written."""
 
+import json
 import os
 from pathlib import Path
 
@@ -97,6 +98,17 @@ def test_clients_believe_the_daemons_note(project: Path) -> None:
     assert daemon_socket(theirs) == Path("/run/user/0/orch/x.sock")
     assert read_note(theirs.note)["pid"] == 42
     assert [note["pid"] for note in all_notes(environ)] == [42]
+
+
+def test_note_is_replaced_in_one_step(project: Path) -> None:
+    """Whoever reads the old one while a new one is left has the old one whole, not half of each."""
+    location = locate(project / "inventory.yaml", {"HOME": str(project)})
+    location.state_folder.mkdir(parents=True)
+    write_note(location, 42)
+    with location.note.open() as old:
+        write_note(location, 43)
+        assert json.load(old)["pid"] == 42
+    assert read_note(location.note)["pid"] == 43
 
 
 def test_broken_note_is_no_note(project: Path) -> None:
