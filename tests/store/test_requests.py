@@ -152,6 +152,18 @@ async def test_a_lease_that_has_just_ended_breaks_nothing_off(
     assert (await asker.read("q1", 0)).broken
 
 
+async def test_nothing_is_begun_under_a_lease_that_has_ended(
+    stores: list[Store], postgres: Postgres, url: str
+) -> None:
+    """A daemon that slept through its lease's end takes nothing, until the host is its own anew."""
+    driver, asker, _ = map(requests, stores)
+    await asker.ask(QUESTION)
+    end_lease(postgres, url)
+    assert await driver.take(["pve1"], ()) == ()
+    await turn(stores[0], "pve1")
+    assert await driver.take(["pve1"], ()) == (QUESTION,)
+
+
 async def test_an_asker_that_reads_nothing_can_say_that_it_waits(
     stores: list[Store], postgres: Postgres, url: str
 ) -> None:
