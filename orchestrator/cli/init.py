@@ -6,27 +6,38 @@ Never overwrites. On a terminal it asks what was not said; elsewhere the flags m
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.api.location import INVENTORY_NAME
 from orchestrator.cli import output
+from orchestrator.cli.asking import choose
 from orchestrator.cli.direct import on_target
+from orchestrator.cli.main import complain
 from orchestrator.cli.targets import ssh_aliases
 from orchestrator.core.adhoc import LOCAL, find_target
 from orchestrator.core.command import Command
-from orchestrator.core.errors import UsageError
+from orchestrator.core.errors import TargetError, UsageError
 from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.inventory.shape import json_schema
 from orchestrator.core.model import Target
 from orchestrator.core.parse.survey import SCRIPT, Survey, parse_survey
-from orchestrator.core.starter import SCHEMA_NAME, Found, starter, target_name
+from orchestrator.core.starter import SCHEMA_NAME, Found, program_in, starter, target_names
 from orchestrator.transport.base import Transport
 
 HERE = "on this machine"
 MOST_SHOWN = 20
 
-Ask = Callable[[str, Sequence[str], str], str]
+
+class Ask(Protocol):
+    """Who answers a question: one of the choices, or, where `others`, any other word."""
+
+    def __call__(
+        self, question: str, choices: Sequence[str], otherwise: str, /, *, others: bool = False
+    ) -> str:
+        """The answer; UsageError where there is nobody to give it."""
+        ...
 
 
 def init(options: argparse.Namespace) -> int:
@@ -37,21 +48,44 @@ def init(options: argparse.Namespace) -> int:
             f"{path} is there already, and was left as it is.",
             remedy="`orch doctor` checks it; --config FILE writes another one.",
         )
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{path}: there is no folder {path.parent}.", remedy="Make it first, or name another."
+        )
     ask = _asker(options)
-    found: list[Found] = []
-    for host in options.host or [ask("Which host?", [*ssh_aliases(), LOCAL], LOCAL)]:
-        found += _look_around(host, options, ask)
+    if options.host:
+        said = [one for host in options.host for one in _look_around(host, options, ask)]
+    else:
+        said = _at_a_host_that_is_asked_for(options, ask)
+    found = list({(one.target.host.name, one.target.container): one for one in said}.values())
     daemon = options.daemon or _daemon(found, ask)
-    text = starter(found, package=_package(path.parent), daemon=daemon)
+    program = program_in(_files(path.parent))
+    text = starter(found, program=program, daemon=daemon)
     _checked(text, path)
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
     _write_schema(path.parent / SCHEMA_NAME)
-    names = ", ".join(target_name(one.target) for one in found)
-    output.say(f"{path} has {names}; the job in it waits to be filled in", "next: orch doctor")
+    names = ", ".join(target_names(found))
+    job = "fill in the job in it" if program is None else f"its job runs `{program.command}`"
+    output.say(
+        f"{path} has the targets {names}",
+        f"next: {job}, take the `# ` off its lines, then `orch doctor`",
+    )
     if daemon != HERE:
         output.say(f"the daemon is to live {daemon}: put this folder there and call orch there")
     return 0
+
+
+def _at_a_host_that_is_asked_for(options: argparse.Namespace, ask: Ask) -> list[Found]:
+    """What is there; a person whose word was no host, or one that is away, is asked again."""
+    while True:
+        host = ask("Which host?", [*ssh_aliases(), LOCAL], LOCAL, others=True)
+        try:
+            return _look_around(host, options, ask)
+        except (UsageError, TargetError) as error:
+            if not _person_is_here(options):
+                raise
+            complain(error)
 
 
 def _look_around(host: str, options: argparse.Namespace, ask: Ask) -> list[Found]:
@@ -112,30 +146,42 @@ def _daemon(found: Sequence[Found], ask: Ask) -> str:
 def _asker(options: argparse.Namespace) -> Ask:
     """Who answers: the flag --yes, a person, or nobody."""
     if options.yes:
-        return lambda _question, _choices, otherwise: otherwise
-    return _asked if sys.stdin.isatty() and sys.stdout.isatty() else _nobody
+        return _proposed
+    return choose if _person_is_here(options) else _nobody
 
 
-def _asked(question: str, choices: Sequence[str], otherwise: str) -> str:
-    output.say(question, *(f"  {number}  {one}" for number, one in enumerate(choices, start=1)))
-    said = input(f"[{otherwise}] ").strip() or otherwise
-    if said.isdigit() and 0 < int(said) <= len(choices) and said not in choices:
-        return choices[int(said) - 1]
-    return said
+def _person_is_here(options: argparse.Namespace) -> bool:
+    return not options.yes and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _nobody(question: str, _choices: Sequence[str], otherwise: str) -> str:
+def _proposed(
+    _question: str,
+    _choices: Sequence[str],
+    otherwise: str,
+    *,
+    others: bool = False,  # noqa: ARG001 - Ask's
+) -> str:
+    return otherwise
+
+
+def _nobody(
+    question: str,
+    _choices: Sequence[str],
+    otherwise: str,
+    *,
+    others: bool = False,  # noqa: ARG001 - Ask's
+) -> str:
     raise UsageError(
         f"{question} Nobody is here to answer.",
-        remedy="Say --host HOST and --container ID, or --yes for "
+        remedy="Say --host HOST, --container ID and --daemon WHERE, or --yes for "
         f"{otherwise} and what it would choose further.",
     )
 
 
-def _package(folder: Path) -> str | None:
-    """A folder that looks like what is to be shipped: one with a __main__.py."""
-    mains = sorted(path.parent.name for path in folder.glob("*/__main__.py"))
-    return mains[0] if mains else None
+def _files(folder: Path) -> set[str]:
+    """The names that tell what program a folder has: its own and those one folder down."""
+    found = [*folder.glob("*.*"), *folder.glob("*/__main__.py"), *folder.glob("*/requirements.txt")]
+    return {str(path.relative_to(folder)) for path in found if path.is_file()}
 
 
 def _write_schema(path: Path) -> None:

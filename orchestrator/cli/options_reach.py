@@ -67,13 +67,23 @@ def _forward(parser: argparse.ArgumentParser) -> None:
 
 def _init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--host", metavar="HOST", action="append", default=[], help="as `ssh HOST` has it, or local"
+        "--host",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="as `ssh HOST` has it, or local, or HOST/pct:200; may be given again",
     )
     parser.add_argument(
-        "--container", metavar="ID", action="append", default=[], help="200, or pct:200"
+        "--container",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="200, or pct:200, of each --host that names none; may be given again",
     )
     parser.add_argument(
-        "--daemon", metavar="WHERE", help="where the daemon will live, for the file"
+        "--daemon",
+        metavar="WHERE",
+        help="where the daemon will live: a remark in the file; 'on this machine' or 'on HOST'",
     )
     parser.add_argument("--yes", action="store_true", help="ask nothing, take what is proposed")
 

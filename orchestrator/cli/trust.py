@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli import output
+from orchestrator.cli.asking import answer
 from orchestrator.cli.targets import host_of
 from orchestrator.core.errors import HostKeyRefused, OrchError, UsageError
 from orchestrator.core.model import Host
@@ -73,7 +74,7 @@ def _accept(options: argparse.Namespace, host: Host, key: "HostKey") -> None:
 def _asked(question: str) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    return input(question).strip().lower() in {"y", "yes"}
+    return answer(question).lower() in {"y", "yes"}
 
 
 def _write(key: "HostKey") -> None:

@@ -1,6 +1,6 @@
 """The first inventory of a person: what was found, and what else could stand there, commented."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from orchestrator.core.model import Target
@@ -8,6 +8,8 @@ from orchestrator.core.parse.survey import Survey
 
 SCHEMA_NAME = "inventory.schema.json"
 """Where an editor finds the schema: beside the inventory."""
+_SCRIPTS = ("train.py", "main.py", "run.py")
+_REQUIREMENTS = "requirements.txt"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 _TAIL = """\
@@ -16,6 +18,7 @@ alerts:
     ops:                            # `orch alert test ops` sends one; unset variables are no error
       type: webhook
       url_env: ORCH_WEBHOOK_URL     # export ORCH_WEBHOOK_URL=https://...
+      # signs what is sent: "whsec_$(openssl rand -base64 24)"; without this line it is not signed
       secret_env: ORCH_WEBHOOK_SECRET
     # phone: {type: apprise, url_env: ORCH_APPRISE_URL}    # Slack, ntfy, mail and a hundred more
   routes:
@@ -31,10 +34,55 @@ class Found:
     survey: Survey
 
 
-def starter(found: Sequence[Found], *, package: str | None, daemon: str) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What is to be trained with, as far as a folder shows it."""
+
+    package: str = "trainer"
+    """The folder that is shipped: one beside the inventory, or the inventory's own."""
+    script: str | None = None
+    """The file in it that is run; None for a folder that runs as a module."""
+    has_requirements: bool = False
+    """Whether its requirements.txt says what it needs."""
+
+    @property
+    def command(self) -> str:
+        """What starts it."""
+        return f"python3 {self.script}" if self.script else f"python3 -m {self.package}"
+
+
+def program_in(files: Collection[str]) -> Program | None:
+    """The program that a folder has, by the relative names of its files; None where none is seen.
+
+    A folder with a __main__.py comes before a script, train.py before the others.
+    """
+    folders = sorted(name.removesuffix("/__main__.py") for name in files if "/__main__.py" in name)
+    scripts = sorted(name for name in files if name.endswith(".py") and "/" not in name)
+    known = [name for name in _SCRIPTS if name in scripts]
+    if folders:
+        return Program(
+            package=folders[0], has_requirements=f"{folders[0]}/{_REQUIREMENTS}" in files
+        )
+    if not known and len(scripts) != 1:
+        return None
+    return Program(
+        package=".", script=(known or scripts)[0], has_requirements=_REQUIREMENTS in files
+    )
+
+
+def target_names(found: Sequence[Found]) -> list[str]:
+    """A name for each: two hosts may both have a container 200, which are HOST-ct200 then."""
+    bare = [target_name(one.target) for one in found]
+    return [
+        f"{name_of(one.target.host.name)}-{name}" if bare.count(name) > 1 else name
+        for one, name in zip(found, bare, strict=True)
+    ]
+
+
+def starter(found: Sequence[Found], *, program: Program | None, daemon: str) -> str:
     """YAML of an inventory with these targets, and a job that waits to be filled in.
 
-    `package` is a folder beside it that looks like a program, `daemon` where the daemon will live.
+    `daemon` is where the daemon will live.
     """
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_NAME}",
@@ -55,9 +103,10 @@ def starter(found: Sequence[Found], *, package: str | None, daemon: str) -> str:
         said = ", ".join(f"{key}: {_quoted(value)}" for key, value in settings.items() if value)
         lines.append(f"  {name_of(host.name)}: {{{said}}}")
     lines += ["", "targets:"]
-    for one in found:
-        lines += _target(one)
-    lines += ["", *_job(found[0], package), "", *_TAIL.splitlines()]
+    names = target_names(found)
+    for name, one in zip(names, found, strict=True):
+        lines += _target(name, one)
+    lines += ["", *_job(names[0], found[0], program), "", *_TAIL.splitlines()]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +123,7 @@ def target_name(target: Target) -> str:
     return f"ct{target.container}" if target.container.isdigit() else name_of(target.container)
 
 
-def _target(one: Found) -> list[str]:
+def _target(name: str, one: Found) -> list[str]:
     target, survey = one.target, one.survey
     inside = ""
     if target.container is not None:
@@ -84,7 +133,7 @@ def _target(one: Found) -> list[str]:
     seen.append(f"tmux {survey.tmux}" if survey.tmux else "no tmux: install it there")
     lines = [
         f"  # {', '.join(seen)}",
-        f"  {target_name(target)}: {{host: {name_of(target.host.name)}{inside}}}",
+        f"  {name}: {{host: {name_of(target.host.name)}{inside}}}",
     ]
     if survey.sessions:
         names = ", ".join(survey.sessions[:8])
@@ -92,19 +141,22 @@ def _target(one: Found) -> list[str]:
     return lines
 
 
-def _job(first: Found, package: str | None) -> list[str]:
+def _job(target: str, first: Found, program: Program | None) -> list[str]:
     # A session that lives is somebody's: the job gets a name that nobody has.
     names = ("train", *(f"train-{number}" for number in range(2, len(first.survey.sessions) + 3)))
     session = next(name for name in names if name not in first.survey.sessions)
-    shown = package or "trainer"
+    shown = program or Program()
     gpus = "gpus_idle: true, " if first.survey.gpus else ""
+    other = " # or `python3 train.py`: run inside that folder" if program is None else ""
+    setup = f"setup: {{requirements: {_REQUIREMENTS}}}   # into a venv that is made once"
     return [
         "# jobs:",
         "#   train:",
-        f"#     target: {target_name(first.target)}",
-        f"#     package: {shown:<20} # the folder that is shipped; .gitignore is obeyed",
+        f"#     target: {target}",
+        f"#     package: {shown.package:<20} # the folder that is shipped; .gitignore is obeyed",
         "#     workdir: /srv/orch/train      # on the target; releases and runs live here",
-        f"#     command: python3 -m {shown:<10} # or `python3 train.py`: run inside that folder",
+        f"#     command: {shown.command:<20}{other}".rstrip(),
+        f"#     {'' if shown.has_requirements else '# '}{setup}",
         f"#     session: {session:<20} # `tmux attach -t {session}` there shows the run",
         "#     watch:",
         "#       output_within: 10m          # silence that long, and a second witness, is a hang",

@@ -6,7 +6,7 @@ from orchestrator.core.adhoc import find_target
 from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Inventory
 from orchestrator.core.parse.survey import Survey, parse_survey
-from orchestrator.core.starter import Found, name_of, starter
+from orchestrator.core.starter import Found, Program, name_of, program_in, starter, target_names
 
 PROXMOX = """
 @@ pct
@@ -58,13 +58,21 @@ def read(text: str) -> Inventory:
     )
 
 
+def uncommented(text: str) -> Inventory:
+    """The inventory of a text whose job has lost the `# ` of its lines."""
+    at = text.index("# jobs:")
+    job, rest = text[at:].split("\n\n", 1)
+    plain = "\n".join(line.removeprefix("# ").removeprefix("#") for line in job.splitlines())
+    return read(text[:at] + plain + "\n\n" + rest)
+
+
 def test_the_first_inventory_says_what_was_found() -> None:
     """It is good, its targets are the ones found, and the job below is good once uncommented."""
     words = ("root@10.1.2.6:2222/pct:200", "gpu3/docker:web.1", "local")
     found = [
         Found(target=find_target(word, None, ()), survey=parse_survey(PROXMOX)) for word in words
     ]
-    text = starter(found, package="trainer", daemon="on gpu3")
+    text = starter(found, program=Program(), daemon="on gpu3")
     inventory = read(text)
     assert {name: one.container for name, one in inventory.targets.items()} == {
         "ct200": "200",
@@ -76,11 +84,8 @@ def test_the_first_inventory_says_what_was_found() -> None:
     assert inventory.hosts["gpu3"].hostname is None
     assert "2 x NVIDIA H100" in text
     assert "tmux sessions now: dflash" in text
-    at = text.index("# jobs:")
-    job, rest = text[at:].split("\n\n", 1)
-    uncommented = "\n".join(line.removeprefix("# ").removeprefix("#") for line in job.splitlines())
-    jobs = read(text[:at] + uncommented + "\n\n" + rest).jobs
-    assert (jobs["train"].session, jobs["train"].target.name) == ("train", "ct200")
+    job = uncommented(text).jobs["train"]
+    assert (job.session, job.target.name) == ("train", "ct200")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +101,47 @@ def test_a_machine_without_gpus_is_not_asked_for_idle_ones() -> None:
     """A job that is uncommented as it stands must not be refused for what the machine has not."""
     local = find_target("local", None, ())
     assert "gpus_idle" not in starter(
-        [Found(target=local, survey=Survey())], package="toy", daemon="here"
+        [Found(target=local, survey=Survey())], program=None, daemon="here"
     )
     seen = Survey(gpus=("H100",))
     assert "gpus_idle: true" in starter(
-        [Found(target=local, survey=seen)], package="toy", daemon="here"
+        [Found(target=local, survey=seen)], program=None, daemon="here"
     )
+
+
+def test_two_hosts_with_a_container_of_one_number() -> None:
+    """Each is named after its host as well, and so is the job's target: the file is good."""
+    words = ("gpu1/pct:200", "gpu2/pct:200", "gpu2/pct:201")
+    found = [Found(target=find_target(word, None, ()), survey=Survey()) for word in words]
+    assert target_names(found) == ["gpu1-ct200", "gpu2-ct200", "ct201"]
+    inventory = uncommented(starter(found, program=None, daemon="here"))
+    assert inventory.targets["gpu2-ct200"].host.name == "gpu2"
+    assert inventory.jobs["train"].target.name == "gpu1-ct200"
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({"train.py", "other.py"}, "python3 train.py"),
+        ({"finetune.py", "README.md"}, "python3 finetune.py"),
+        ({"train.py", "trainer/__main__.py"}, "python3 -m trainer"),
+        ({"one.py", "two.py"}, None),
+        (set(), None),
+    ],
+)
+def test_the_program_that_a_folder_has(files: set[str], command: str | None) -> None:
+    """A package, else a script of a usual name, else the only one; no guess between several."""
+    found = program_in(files)
+    assert (found and found.command) == command
+
+
+def test_a_script_and_its_requirements_fill_the_job_in() -> None:
+    """The job ships the folder, runs the script, and installs what requirements.txt names."""
+    local = [Found(target=find_target("local", None, ()), survey=Survey())]
+    program = program_in({"train.py", "requirements.txt"})
+    job = uncommented(starter(local, program=program, daemon="here")).jobs["train"]
+    assert (job.package, job.command) == ("/", "python3 train.py")
+    assert job.setup is not None
+    assert job.setup.requirements == "requirements.txt"
+    bare = uncommented(starter(local, program=program_in({"train.py"}), daemon="here"))
+    assert bare.jobs["train"].setup is None
