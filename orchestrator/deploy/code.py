@@ -6,9 +6,10 @@ release before it had. The comparison says which files changed, and how their li
 
 import difflib
 import hashlib
+import itertools
 import json
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,20 +73,42 @@ def keep(folder: Path, bundle: Bundle, base: Bundle | None = None) -> None:
         return
     packs = _packs(folder, base.digest) if base is not None else None
     had = base.sources if base is not None and packs is not None else {}
-    texts = dict(_texts(bundle, had))
+    texts = _texts(bundle, had)
     packs = packs or []
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if texts:
+    if (first := next(texts, None)) is not None:
         packs = [*packs, bundle.digest]
-        _write(folder / f"{bundle.digest}{_TEXTS}", json.dumps(texts).encode("ascii"))
+        _write(folder / f"{bundle.digest}{_TEXTS}", _as_json(itertools.chain([first], texts)))
     head = json.dumps({"v": 2, "packs": packs})
-    _write(path, "\n".join([head, *bundle.lines]).encode("ascii"))
+    _write(path, itertools.chain([head], (f"\n{line}" for line in bundle.lines)))
 
 
-def _write(path: Path, content: bytes) -> None:
+def _as_json(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """One object of them, in parts."""
+    before = "{"
+    for sha, text in texts:
+        yield f"{before}{json.dumps(sha)}: {json.dumps(text)}"
+        before = ", "
+    yield "}"
+
+
+def _write(path: Path, content: Iterable[str]) -> None:
+    """Write ASCII in parts: thousands of texts as one took four times their size in memory."""
     part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(zstandard.compress(content, 1))
+    packing = zstandard.ZstdCompressor(level=1)
+    with part.open("wb") as file, packing.stream_writer(file) as packed:
+        for text in content:
+            packed.write(text.encode("ascii"))
     part.rename(path)
+
+
+def _unpacked(path: Path) -> bytes:
+    """What was written; ZstdError or ValueError where it is damaged or cut."""
+    unpacking = zstandard.ZstdDecompressor().decompressobj()
+    content = unpacking.decompress(path.read_bytes())
+    if not unpacking.eof:
+        raise ValueError(f"{path} is cut")
+    return content
 
 
 def _packs(folder: Path, digest: str) -> list[str] | None:
@@ -97,8 +120,7 @@ def _packs(folder: Path, digest: str) -> list[str] | None:
 def _read(folder: Path, digest: str) -> tuple[list[str], list[str]] | None:
     """Packs and lines of a release that is kept."""
     try:
-        packed = (folder / f"{digest}{_SUFFIX}").read_bytes()
-        head, *lines = zstandard.decompress(packed).decode("ascii").split("\n")
+        head, *lines = _unpacked(folder / f"{digest}{_SUFFIX}").decode("ascii").split("\n")
         document = json.loads(head)
     except (OSError, ValueError, zstandard.ZstdError):
         return None
@@ -203,8 +225,7 @@ def _load(folder: Path, digest: str) -> _Code | None:
     texts: dict[str, str] = {}
     for pack in packs:
         try:
-            packed = (folder / f"{pack}{_TEXTS}").read_bytes()
-            texts |= json.loads(zstandard.decompress(packed))
+            texts |= json.loads(_unpacked(folder / f"{pack}{_TEXTS}"))
         except (OSError, ValueError, zstandard.ZstdError):
             continue
     entries = (entry for entry in wire.entries_of(lines) if entry.kind != wire.FOLDER)

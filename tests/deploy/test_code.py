@@ -1,7 +1,10 @@
 """The code of two releases, held against each other with no target."""
 
 import time
+import tracemalloc
 from pathlib import Path
+
+import zstandard
 
 from orchestrator.core.model import Job
 from orchestrator.deploy import code
@@ -60,3 +63,43 @@ def test_file_edited_after_the_bundle_was_made_is_not_kept(
     found = code.compare(tmp_path / "code", bundle.digest, later.digest)
     assert found is not None
     assert [str(one) for one in found.files] == ["trainer/model.py changed"]
+
+
+def test_memory_is_flat_in_the_texts_that_are_kept(job: Job, package: Path, tmp_path: Path) -> None:
+    """Hundreds of files are packed one by one: as one they took four times their size."""
+    for number in range(200):
+        (package / f"m{number}.py").write_text(f"x = {number}  # a line of code\n" * 1000)
+    bundle = collect(job, cache=HashCache(tmp_path / "hashes.json"), now=time.time())
+    assert bundle.bytes > 4_000_000
+    tracemalloc.start()
+    try:
+        code.keep(tmp_path / "code", bundle)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_500_000
+    (package / "m7.py").write_text("x = 8\n")
+    later = kept(job, tmp_path)
+    found = code.compare(tmp_path / "code", bundle.digest, later.digest)
+    assert found is not None
+    assert [str(one) for one in found.files] == ["trainer/m7.py changed (+1 -1000)"]
+
+
+def test_what_an_earlier_orch_kept_is_read_and_what_is_cut_is_not_known(
+    job: Job, package: Path, tmp_path: Path
+) -> None:
+    """It packed all in one; a file that a power cut left short tells nothing."""
+    before = kept(job, tmp_path)
+    (package / "model.py").write_text("LAYERS = 9\n")
+    after = kept(job, tmp_path)
+    folder = tmp_path / "code"
+    unpacking = zstandard.ZstdDecompressor()
+    for path in folder.iterdir():
+        content = unpacking.decompressobj().decompress(path.read_bytes())
+        path.write_bytes(zstandard.compress(content, 1))
+    found = code.compare(folder, before.digest, after.digest)
+    assert found is not None
+    assert [str(one) for one in found.files] == ["trainer/model.py changed (+1 -200)"]
+    cut = folder / f"{after.digest}.code.zst"
+    cut.write_bytes(cut.read_bytes()[:-10])
+    assert code.compare(folder, before.digest, after.digest) is None
