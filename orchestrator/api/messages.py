@@ -257,6 +257,10 @@ class DaemonView(TypedDict):
     """The package on the disk has changed since the daemon began."""
     needs: NotRequired[list[str]]
     """Names of variables that the inventory wants and the daemon has no value for."""
+    needed_by: NotRequired[dict[str, list[str]]]
+    """Of each of `needs` the jobs, sinks and heartbeat that name it."""
+    env_file: NotRequired[str]
+    """The file that values may stand in, as a person writes its name."""
     wants: NotRequired[list[str]]
     """All names of variables that the inventory wants."""
     environment_faults: NotRequired[list[str]]

@@ -84,18 +84,21 @@ def _print(view: dict[str, object], options: argparse.Namespace) -> int:
     elif not view["running"]:
         output.say(f"no daemon runs; `orch daemon start` starts one at {view['socket']}")
     else:
-        output.say(*_lines(view))
+        output.say(*lines_of(view))
         warn_if_outdated(view)
     return 0 if view["running"] else 1
 
 
-def _lines(view: dict[str, object]) -> list[str]:
+def lines_of(view: dict[str, object]) -> list[str]:
+    """What `daemon status` prints of a daemon that runs."""
     lines = [f"daemon {view['pid']} at {view['socket']}"]
     lines += [
         f"  {name:<11}{view[key]}"
         for name, key in (("inventory", "inventory"), ("state", "state_folder"))
         if view.get(key)
     ]
+    if view.get("state_folder"):
+        lines.append(f"  {'log':<11}{view['state_folder']}/daemon.log")
     if view.get("leases"):
         lines.append(f"  {'store':<11}{view['store']}")
     leases = view.get("leases")
@@ -117,7 +120,19 @@ def _lines(view: dict[str, object]) -> list[str]:
         lines.append(f"  sink {sink['name']:<{width}} {sink['state']}{waiting}{error}")
     faults = view.get("environment_faults")
     lines += [f"  values     {fault}" for fault in (faults if isinstance(faults, list) else [])]
-    needs = view.get("needs")
-    if isinstance(needs, list) and needs:
-        lines.append(f"  needs      {', '.join(needs)}: export them and run any command again")
-    return lines
+    return lines + _needed(view)
+
+
+def _needed(view: dict[str, object]) -> list[str]:
+    """What has no value, who waits for it, and the two places to put it; nothing where all has."""
+    needs, users = view.get("needs"), view.get("needed_by")
+    if not isinstance(needs, list) or not needs:
+        return []
+    users = users if isinstance(users, dict) else {}
+    said = [f"{name} ({', '.join(users[name])})" if users.get(name) else name for name in needs]
+    file = f", or put {'it' if len(needs) == 1 else 'them'} into {view.get('env_file')} (mode 0600)"
+    return [
+        *(f"  {'needs' if number == 0 else '':<11}{one}" for number, one in enumerate(said)),
+        f"  {'':<11}export {'it' if len(needs) == 1 else 'them'} and run any command again"
+        f"{file if view.get('env_file') else ''}",
+    ]

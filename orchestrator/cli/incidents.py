@@ -53,11 +53,16 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def ack(options: argparse.Namespace) -> int:
-    """Say that somebody cares: the incident is acknowledged."""
-    path = f"/v1/incidents/{quoted(options.incident)}/ack"
-    incident = connect(options).call("POST", path, {})
+    """Say that somebody cares: the incident is acknowledged, where it is open."""
+    client = connect(options)
+    incident = client.get(f"/v1/incidents/{quoted(options.incident)}")
+    before = incident["state"]
+    if before == "open":
+        incident = client.call("POST", f"/v1/incidents/{quoted(incident['id'])}/ack", {})
     if options.json:
         output.print_json(incident)
-    else:
-        output.say(f"{incident['id']} {incident['state']}: {incident['title']}")
+        return 0
+    said = {"open": "acknowledged", "acknowledged": "was acknowledged already"}
+    how = said.get(before, "is resolved, nothing is left to acknowledge")
+    output.say(f"{incident['id']} {how}: {incident['title']}")
     return 0

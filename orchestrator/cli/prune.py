@@ -20,27 +20,36 @@ def prune(options: argparse.Namespace) -> int:
     if options.json:
         output.print_json(said)
     else:
-        output.say(*_lines(said))
+        output.say(*lines_of(said))
     return TargetError.exit_code if any(one["error"] for one in said["targets"]) else 0
 
 
-def _lines(said: Mapping[str, Any]) -> Iterator[str]:
+def lines_of(said: Mapping[str, Any]) -> Iterator[str]:
+    """What is printed of the daemon's answer."""
     goes = "would go" if said["dry_run"] else "went"
     for one in said["targets"]:
         where = f"{one['job']} on {one['target']}"
         if one["error"]:
             yield f"{where}: {one['error']}"
             continue
-        freed = sum(run["bytes"] for run in one["runs"])
-        yield (
-            f"{where}: {_count(one['releases'], 'release')} and {_count(one['runs'], 'run folder')}"
-            f" ({output.size(freed)}) {goes}"
-        )
+        yield f"{where}: {_what(one) or 'nothing'} {goes}"
         yield from (f"  release {digest}" for digest in one["releases"])
         yield from (f"  run {run['name']}  {output.size(run['bytes'])}" for run in one["runs"])
         yield from (f"  tmux session {name}, which has ended" for name in one["sessions"])
-    yield f"here: {_count(said['logs'], 'log')} ({output.size(said['log_bytes'])}) {goes}"
+    gone = f"{_count(said['logs'], 'log')} ({output.size(said['log_bytes'])}) {goes}"
+    yield f"here: {gone if said['logs'] else f'no log {goes}'}"
     yield from (f"  log of {run}" for run in said["logs"])
+
+
+def _what(one: Mapping[str, Any]) -> str:
+    """`2 releases and 1 run folder (3 MiB)`: what there is of each kind, else nothing."""
+    freed = output.size(sum(run["bytes"] for run in one["runs"]))
+    said = (
+        (one["releases"], _count(one["releases"], "release")),
+        (one["runs"], f"{_count(one['runs'], 'run folder')} ({freed})"),
+        (one["sessions"], _count(one["sessions"], "ended tmux session")),
+    )
+    return " and ".join(words for things, words in said if things)
 
 
 def _count(things: list[Any], word: str) -> str:

@@ -22,14 +22,23 @@ from orchestrator.daemon.env_file import EnvFile
 logger = logging.getLogger(__name__)
 
 
+def wanted_by(inventory: Inventory) -> dict[str, list[str]]:
+    """Names of the variables that an inventory needs values for, sorted, and who wants each."""
+    alerts = inventory.alerts
+    wants = [(name, f"job {job.name}") for job in inventory.jobs.values() for name in job.secrets]
+    for sink in alerts.sinks:
+        wants += [(name, f"sink {sink.name}") for name in (sink.url_env, sink.secret_env) if name]
+    if alerts.heartbeat_url_env:
+        wants.append((alerts.heartbeat_url_env, "heartbeat"))
+    found: dict[str, list[str]] = {}
+    for name, who in sorted(wants):
+        found.setdefault(name, []).append(who)
+    return found
+
+
 def wanted_names(inventory: Inventory) -> list[str]:
     """Names of the variables that an inventory needs values for."""
-    names = {name for job in inventory.jobs.values() for name in job.secrets}
-    for sink in inventory.alerts.sinks:
-        names |= {name for name in (sink.url_env, sink.secret_env) if name}
-    if inventory.alerts.heartbeat_url_env:
-        names.add(inventory.alerts.heartbeat_url_env)
-    return sorted(names)
+    return list(wanted_by(inventory))
 
 
 COMMAND_WITHIN_S = 5.0

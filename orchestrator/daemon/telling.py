@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.api import messages
-from orchestrator.daemon.environment import wanted_names
+from orchestrator.daemon.environment import wanted_by, wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.shipping import find_job
 from orchestrator.sinks.base import Outcome
@@ -40,6 +40,7 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
                 "release": entry.release.digest if entry else None,
             }
         )
+    needs = parts.needs()
     return messages.DaemonView(
         running=True,
         pid=os.getpid(),
@@ -50,7 +51,9 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         state_folder=str(parts.location.state_folder),
         started_at=parts.started_at,
         outdated=await asyncio.to_thread(parts.code.outdated),
-        needs=parts.needs(),
+        needs=needs,
+        needed_by={name: who for name, who in wanted_by(inventory).items() if name in needs},
+        env_file=parts.environment.file,
         wants=wanted_names(inventory),
         environment_faults=list(parts.environment.file_faults()),
         sinks=sinks,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.daemon.environment import Environment
+from orchestrator.core.inventory.build import parse_inventory
+from orchestrator.daemon.environment import Environment, wanted_by
 
 
 @pytest.fixture
@@ -187,3 +188,23 @@ def test_a_line_without_a_value_is_said_with_its_place_and_without_its_words(fil
     faults = environment.file_faults()
     assert [fault.partition(" is")[0] for fault in faults] == [f"{file}:4:", f"{file}:7:"]
     assert "pasted" not in str(faults)
+
+
+def test_each_name_is_told_with_who_wants_it() -> None:
+    """Jobs, sinks and the heartbeat, so that a person knows what a missing value costs."""
+    inventory = parse_inventory(
+        b"version: 1\nhosts: {here: {transport: local}}\ntargets: {t: {host: here}}\n"
+        b"jobs: {a: {target: t, workdir: /w, command: x, secrets: [HF_TOKEN]}}\n"
+        b"alerts: {heartbeat_url_env: BEAT,"
+        b" sinks: {ops: {type: webhook, url_env: URL, secret_env: KEY}}}\n",
+        path="/i.yaml",
+        folder="/",
+        exists=lambda _: True,
+        home="/root",
+    )
+    assert wanted_by(inventory) == {
+        "BEAT": ["heartbeat"],
+        "HF_TOKEN": ["job a"],
+        "KEY": ["sink ops"],
+        "URL": ["sink ops"],
+    }
