@@ -1,7 +1,9 @@
 """Fixtures shared by every test: the lab, a webhook receiver, folders, a tmux of one's own.
 
 Owns the policy of @pytest.mark.lab: in CI a missing lab is a failure, elsewhere a skip with the
-reason; such tests run in one xdist group, so that one worker starts one lab.
+reason. A worker starts one lab of its own. All labs share the kernel's log, so tests to whose runs
+the kernel may say something (OOM, signal, Xid) are one xdist group, `lab`, which is also that of
+tests that name none; others name a smaller one, `lab-...`, and any worker takes it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.lab import host as lab_host
 from tests.lab.lab import Lab, LabUnavailableError
@@ -26,8 +29,15 @@ TmuxCall = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_configure() -> None:
-    """Let the programs under test hear Ctrl-C, also where our shell runs us in its background."""
+    """Let the programs under test hear Ctrl-C, also where our shell runs us in its background.
+
+    And let no example of Hypothesis fail by how busy the machine is.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile(
+        "busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("busy")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this very hook

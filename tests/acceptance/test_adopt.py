@@ -11,7 +11,7 @@ from tests.lab.receiver import Receiver
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.xdist_group("lab"),
+    pytest.mark.xdist_group("lab-adopt"),
     pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
 ]
 

@@ -8,7 +8,7 @@ from tests.acceptance.conftest import MakeOrch, lab_job
 from tests.lab.lab import Lab
 from tests.lab.receiver import Receiver
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-link")]
 FLOOD = "head -c 3000000 /dev/zero | tr '\\\\0' x"
 
 

@@ -177,7 +177,7 @@ def written(directory: str) -> bytes:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-away")
 def test_what_is_asked_while_runs_come_back_waits_or_says_so(
     make_orch: MakeOrch, lab: Lab, short_folder: Path
 ) -> None:
@@ -213,7 +213,7 @@ jobs:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-away")
 def test_a_host_whose_key_is_refused_is_asked_once_it_is_trusted(
     make_orch: MakeOrch, lab: Lab
 ) -> None:

@@ -33,7 +33,7 @@ def test_target_that_comes_back_into_the_inventory(make_orch: MakeOrch, short_fo
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-away")
 def test_stop_while_the_host_key_is_refused(
     make_orch: MakeOrch, lab: Lab, short_folder: Path
 ) -> None:

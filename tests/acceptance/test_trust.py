@@ -11,7 +11,7 @@ from tests.lab.lab import Lab
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.xdist_group("lab"),
+    pytest.mark.xdist_group("lab-trust"),
     pytest.mark.timeout(240),  # many commands, each a process, on a machine that may be busy
 ]
 

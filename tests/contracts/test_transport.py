@@ -58,7 +58,7 @@ KINDS = [
     "fake",
     "local",
     *(
-        pytest.param(kind, marks=[pytest.mark.lab, pytest.mark.xdist_group("lab")])
+        pytest.param(kind, marks=[pytest.mark.lab, pytest.mark.xdist_group("lab-ssh")])
         for kind in ("ssh", "pct", "lxc")
     ),
 ]

@@ -187,7 +187,7 @@ def test_entering_a_folder_that_is_not_there() -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-ssh")
 @pytest.mark.parametrize("runtime", ["none", "pct", "lxc"])
 def test_every_word_arrives_through_ssh(lab: Lab, runtime: str) -> None:
     """Through ssh, the login shell behind it and the runtime, the bytes are still the same."""

@@ -20,7 +20,7 @@ from orchestrator.deploy.hashes import HashCache
 from .caller import NearCaller
 from .whole import leftovers, tree_of
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-link")]
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.lab.lab import Lab
 
 from .whole import leftovers, tree_of
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-link")]
 
 WORKDIR = "/srv/orch/dflash"
 

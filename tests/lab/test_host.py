@@ -15,7 +15,7 @@ from tests.lab.gpus import GpuProcess
 from tests.lab.host import BASHRC_FAILS, BASHRC_PRINTS, BASHRC_SLOW
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-itself")]
 SAY_ARGV = "import json, sys; print(json.dumps(sys.argv[1:]))"
 NASTY = [
     "a b",

@@ -20,7 +20,7 @@ from tests.lab.host import BASHRC_PRINTS
 from tests.lab.lab import Lab, LabUnavailableError
 from tests.lab.proxy import TcpProxy
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-itself")]
 DEADLINE_S = 20.0
 
 

@@ -110,7 +110,7 @@ async def test_two_links_with_one_key(
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 @pytest.mark.parametrize("runtime", ["pct", "lxc", "none"])
 async def test_through_a_noisy_host(lab: Lab, pool: Pool, runtime: str) -> None:
     """The probe comes up and answers behind a .bashrc that prints, on the host and inside."""
@@ -126,7 +126,7 @@ async def test_through_a_noisy_host(lab: Lab, pool: Pool, runtime: str) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 async def test_container_that_is_stopped(lab: Lab, pool: Pool) -> None:
     """A stopped container is unreachable with a question about it, and comes back by itself."""
     target = lab_target(lab, "pct")
@@ -141,7 +141,7 @@ async def test_container_that_is_stopped(lab: Lab, pool: Pool) -> None:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 async def test_a_call_given_up_in_the_middle_of_its_bytes_harms_no_other(
     lab: Lab, pool: Pool
 ) -> None:
@@ -171,7 +171,7 @@ async def lasting() -> AsyncIterator[Pool]:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 @pytest.mark.timeout(180)
 async def test_a_cut_starts_no_probe_anew(netns_lab: Lab, lasting: Pool) -> None:
     """Behind a cut of five seconds the same probes go on, and what was printed meanwhile comes."""
@@ -200,7 +200,7 @@ async def test_a_cut_starts_no_probe_anew(netns_lab: Lab, lasting: Pool) -> None
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 async def test_sshd_that_is_killed_ends_no_probe(lab: Lab, lasting: Pool) -> None:
     """While sshd is gone the link says why; what begins meanwhile is told to the same probe."""
     target = lab_target(lab, "pct")
@@ -228,7 +228,7 @@ async def test_sshd_that_is_killed_ends_no_probe(lab: Lab, lasting: Pool) -> Non
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 @pytest.mark.timeout(180)
 async def test_one_probe_that_is_stuck(lab: Lab, lasting: Pool) -> None:
     """A probe that stands still is given up alone: the others of its host are not started anew."""
@@ -251,7 +251,7 @@ async def test_one_probe_that_is_stuck(lab: Lab, lasting: Pool) -> None:
 
 @pytest.mark.lab
 @pytest.mark.slow
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-link")
 @pytest.mark.timeout(180)
 async def test_cable_that_is_cut(netns_lab: Lab, pool: Pool) -> None:
     """A cut cable is found out by the link itself; afterwards the log goes on where it was."""

@@ -16,7 +16,7 @@ DEADLINE_S = 30.0
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-ssh")
 @pytest.mark.parametrize("runtime", ["pct", "lxc", "none"])
 @pytest.mark.parametrize("term", ["xterm-256color", "xterm-nobody-knows"])
 def test_attach_and_detach(lab: Lab, runtime: str, term: str) -> None:

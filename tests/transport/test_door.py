@@ -131,7 +131,7 @@ async def pool() -> AsyncIterator[Pool]:
 
 
 @pytest.mark.lab
-@pytest.mark.xdist_group("lab")
+@pytest.mark.xdist_group("lab-ssh")
 async def test_a_connection_that_a_cut_left_behind(netns_lab: Lab, pool: Pool) -> None:
     """After a cut that no deadline of ours notices, a new connection is there before the old one.
 

@@ -16,7 +16,7 @@ from tests.lab.lab import Lab
 from tests.transport.test_openssh import configured
 from tests.transport.test_ssh import DEADLINE_S, host_of
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-ssh")]
 
 SIZES = (1, 0, 32_767, 32_768, 32_769, 65_537, 3_000_001, 7, 262_144 + 32_768, 5_000_000)
 """Around what fits into a packet, a call to the kernel and a window."""

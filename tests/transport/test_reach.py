@@ -15,7 +15,7 @@ from orchestrator.transport.pool import Pool
 from tests.lab.agent import ssh_agent
 from tests.lab.lab import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-ssh")]
 
 WITHIN_S = 20.0
 SUBNET = "10.231.7"

@@ -26,7 +26,7 @@ from tests.lab.lab import Lab
 from tests.lab.proxy import TcpProxy
 from tests.transport.test_openssh import configured
 
-pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab")]
+pytestmark = [pytest.mark.lab, pytest.mark.xdist_group("lab-ssh")]
 
 DEADLINE_S = 30.0
 AWAY_S = 5.0
