@@ -70,8 +70,6 @@ class Stages:
     rules: tuple[Signature, ...]
     policy: Callable[[Job], Awaitable[Policy]]
     """The alerts and silences of the moment."""
-    weighed: Callable[[Run, Job], Awaitable[None]]
-    """Told after it was judged whether a run is restarted, with the job that has the policy."""
     lookup: Callable[[str], str | None]
     """Value of a secret."""
     every_value: Callable[[str], Iterable[str]]
@@ -182,14 +180,11 @@ class Actor:
                 if (launching := self._acting.get(ActionKind.LAUNCH)) is not None:
                     # What is being started can be ended only once it is there.
                     await asyncio.wait({launching}, timeout=LAUNCH_WITHIN_S)
-                grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
-                gpus = gpus_of(run, stages.gpus())
-                ended = await end(stages.link, self._job, run, grace_s=grace_s, gpus=gpus)
-                held = await holders_named(self._on_host(), ended["gpu_holders"])
-                self.ending = {**ended, "gpu_holders": held}
+                await self._end(run, action)
                 return StopDone()
             case ActionKind.END_REMAINS:
-                await end(stages.link, self._job, run, grace_s=REMAINS_GRACE_S)
+                await self._after_evidence()
+                await self._end(run, action)
                 if not run.state.ended:
                     await self._require_fit()
                 return None
@@ -205,10 +200,29 @@ class Actor:
                 )
                 return None
 
+    async def _end(self, run: Run, action: Action) -> None:
+        """End all that there is of a run, and keep who that was and when its GPUs were free."""
+        stages = self._stages
+        grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
+        gpus = gpus_of(run, stages.gpus())
+        ended = await end(stages.link, self._job, run, grace_s=grace_s, gpus=gpus)
+        held = await holders_named(self._on_host(), ended["gpu_holders"])
+        self.ending = {**ended, "gpu_holders": held}
+
+    async def _after_evidence(self) -> None:
+        """Until the target has said what it says of an attempt that failed, which another changes.
+
+        An action of a later decision than the one that asked for it would go before it.
+        """
+        looking = self._acting.get(ActionKind.COLLECT_EVIDENCE)
+        if looking is not None and looking is not asyncio.current_task():
+            await asyncio.wait({looking})
+
     async def _wait_until(self, at: float) -> None:
         """Until the time has come, and the fleet's turn; `cancel` ends it."""
         self._waiting = waiting = asyncio.current_task()
         try:
+            await self._after_evidence()
             await self._stages.clock.sleep(max(0.0, at - self._stages.clock.now()))
             await self._stages.turn()
         finally:

@@ -17,13 +17,7 @@ import asyncio
 from orchestrator.acting import Actor, Stages
 from orchestrator.core.decide.decision import RunView, after
 from orchestrator.core.decide.incidents import told_of
-from orchestrator.core.decide.inputs import (
-    FindingSeen,
-    Input,
-    Launched,
-    PolicyChanged,
-    VerdictReached,
-)  # fmt: skip
+from orchestrator.core.decide.inputs import FindingSeen, Input, Launched, VerdictReached
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import load, meant
 from orchestrator.core.events import EndTold, Exited, RelayGone, SessionChanged
@@ -33,7 +27,7 @@ from orchestrator.core.watch.advice import WATCHED
 from orchestrator.core.watch.witnessed import with_kernel
 from orchestrator.inbox import Inbox
 from orchestrator.launch.session import attempt_dir, end_message
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
 from orchestrator.store.environments import Moment
@@ -194,5 +188,3 @@ class Supervisor:
         self._stages.resolved(self.view.run, decision.incidents)
         self.actor.cancel(decision.cancel)
         self.actor.act(applied.actions, tasks)
-        if isinstance(event, VerdictReached | PolicyChanged):
-            await self._stages.weighed(self.view.run, self.job)

@@ -40,10 +40,12 @@ def kept_text(message: Mapping[str, Any]) -> str:
     run = message["run"]
     seen = output.age(run["seen_at"], output.now()) if run["seen_at"] else "not seen yet"
     since = f"last seen {seen}" if run["seen_at"] else seen
-    return (
-        f"{output.run_name(run)} is not stopped yet: {run['target']} cannot be reached, {since}; "
-        "the stop is kept, and done once it is back"
-    )
+    away = f"{run['target']} cannot be reached, {since}"
+    if run["state"] == "stopped":
+        left = "what it may have left there is ended once it is back"
+        return f"{output.run_name(run)} is stopped; {away}: {left}"
+    stays = "the stop is kept, and done once it is back"
+    return f"{output.run_name(run)} is not stopped yet: {away}; {stays}"
 
 
 def _direct(options: argparse.Namespace) -> int:

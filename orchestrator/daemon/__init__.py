@@ -9,7 +9,7 @@ board.py        the newest view of everything, with a cursor for `what changed s
 views.py        stored values -> the API's documents
 fleet.py        one link for each target, its GPUs, its state; machines.py the hosts below them
 crew.py         one supervisor for each run that lives; display.py what is shown of them,
-                stopping.py who waits for the end of one, weighing.py whose policy was edited
+                stopping.py who waits for the end of one
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py
                 asks and answers it through the database, moving.py brings a host over,

@@ -17,9 +17,10 @@ from orchestrator.core.decide.decision import Policy, RunView
 from orchestrator.core.decide.inputs import Accepted, PolicyChanged, StopAsked
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.decide.quiet import quiet_for_s
+from orchestrator.core.decide.restart import waits_by_another
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import NotDriven, OrchError, StoreError
+from orchestrator.core.errors import NotDriven, OrchError
 from orchestrator.core.model import AlertsSpec, Inventory, Job, LinkState, Run, RunState
 from orchestrator.daemon.adopted import jobs_of
 from orchestrator.daemon.board import Board
@@ -30,7 +31,6 @@ from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.stopping import Ending, Stopping
-from orchestrator.daemon.weighing import Weighing
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
@@ -58,7 +58,6 @@ class Crew:
         self._environment, self._inventory, self._evidence = environment, inventory, evidence
         self._drives = drives
         self._gate = Gate(clock)
-        self._weighing = Weighing(store=store)
         self._taking_up = asyncio.Lock()
         self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
@@ -124,7 +123,7 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            self._start(await self._member(view, job))
+            self._start(self._member(view, job))
 
     async def follow_policies(self) -> None:
         """What the inventory says now of restarts counts for runs that live, also in a back-off."""
@@ -224,8 +223,7 @@ class Crew:
         self._members.pop(run.id, None)
         try:
             await self.display.show(run.id)
-            await self._weighing.forget(run)
-        except StoreError as error:
+        except OrchError as error:
             logger.warning("run.not_shown", extra={"run": run.id, "why": str(error)})
         self.display.bell(run.id).ring()
         return member.actor.ending
@@ -233,25 +231,27 @@ class Crew:
     async def _again(self, member: Supervisor) -> Supervisor:
         """One in its place, once the store answers and the target is ours to reach.
 
-        What a person said and nobody decided on is told to it.
+        What a person said and nobody decided on is told to it. No failure ends the trying: a run
+        that nobody supervises would look alive for ever.
         """
         run = member.view.run
         while True:
             await self._clock.sleep(RESTART_AFTER_S)
             try:
-                again = await self._member(await self._store.view(run.id), member.job)
+                again = self._member(await self._store.view(run.id), member.job)
             except OrchError as error:
                 logger.warning("supervisor.waits", extra={"run": run.id, "why": str(error)})
-                continue
-            again.job = member.job  # which an edit may have changed meanwhile
-            for word in member.inbox.unheard():
-                again.tell(word)
-            return again
+            except Exception:  # a part of the supervisor loop
+                logger.exception("supervisor.waits", extra={"run": run.id, "job": run.job})
+            else:
+                for word in member.inbox.unheard():
+                    again.tell(word)
+                return again
 
-    async def _member(self, view: RunView, job: Job) -> Supervisor:
+    def _member(self, view: RunView, job: Job) -> Supervisor:
         """A supervisor; one of a run whose policy was edited while nobody looked knows of it."""
         member = Supervisor(view, job, self._stages(view.run, job))
-        if await self._weighing.is_due(view, job):
+        if waits_by_another(view.run, job.restart):
             member.tell(PolicyChanged())
         return member
 
@@ -265,7 +265,6 @@ class Crew:
             clock=self._clock,
             rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
             policy=self._policy,
-            weighed=self._weighing.keep,
             lookup=self._environment.lookup,
             every_value=self._environment.every_value,
             changed=self.display.changed,

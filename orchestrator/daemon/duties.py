@@ -8,8 +8,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.clock import Clock
-from orchestrator.core.decide.quiet import reminders
+from orchestrator.clock import Clock, second_of_day
+from orchestrator.core.decide.quiet import quiet_for_s, reminders
 from orchestrator.core.errors import NoSuchRun, StoreError
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment, wanted_names
@@ -80,15 +80,17 @@ class Duties:
         told: dict[str, int] = {}
         while True:
             await self.clock.rest(REMIND_LOOK_S)
-            every_s = self.file.current().alerts.remind_s
+            alerts, now = self.file.current().alerts, self.clock.now()
+            every_s = alerts.remind_s
+            quiet = quiet_for_s(alerts.quiet_hours, second_of_day(now)) is not None
             try:
                 found = await self.store.incidents.list(unresolved=True) if every_s else ()
-                for incident, nth in reminders(found, every_s, self.clock.now()):
+                for incident, due_s in reminders(found, every_s, now, quiet=quiet):
                     if not await self.crew.is_ours(incident.run):
                         continue
-                    if told.get(incident.id) != nth:
-                        await self.crew.heeding.remind(incident, nth)
-                        told[incident.id] = nth
+                    if told.get(incident.id) != due_s:
+                        await self.crew.heeding.remind(incident, due_s)
+                        told[incident.id] = due_s
             except (StoreError, NoSuchRun) as error:
                 logger.warning("reminder.failed", extra={"why": str(error)})
 

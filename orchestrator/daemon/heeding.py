@@ -45,9 +45,9 @@ class Heeding:
         if not await self._decide_for_ended(incident.run, AckAsked(incident=incident.id)):
             raise UsageError(f"The job of {incident.run} is no longer in the inventory.")
 
-    async def remind(self, incident: Incident, nth: int) -> None:
+    async def remind(self, incident: Incident, due_s: int) -> None:
         """An incident is open still: tell whoever was told of it."""
-        event = ReminderDue(incident=incident.id, nth=nth)
+        event = ReminderDue(incident=incident.id, due_s=due_s)
         member = self.members.get(incident.run)
         if member is not None and not member.view.run.state.ended:
             member.tell(event)

@@ -19,7 +19,7 @@ from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
 from orchestrator.deploy.ahead import Ahead
-from orchestrator.launch.preflight import preflight, require
+from orchestrator.launch.preflight import in_backoff, preflight, require
 from orchestrator.sinks.handover import receivers
 
 Message = dict[str, Any]
@@ -122,7 +122,7 @@ async def _node(parts: Parts, job: Job, request: RunRequest) -> _Node:
 async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tuple[Check, ...]:
     """All checks of all targets, asked side by side."""
     name, several = drafts[0].job.name, len(drafts) > 1
-    live = tuple(run.id for run in await parts.store.runs.list(job=name, live=True))
+    others = await parts.store.runs.list(job=name, live=True)
     cold_s = await cold_start_s(parts, drafts[0].job)
     alerted = receivers(parts.inventory.alerts.sinks, parts.environment.lookup)
 
@@ -138,7 +138,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
                 node.release,
                 now=now,
                 good=good.listed if good is not None else None,
-                live=live,
+                live=tuple(run.id for run in others),
                 cold_start_s=cold_s,
                 alerted=[asdict(one) for one in alerted],
                 on_host=parts.fleet.machine(node.job.target).on_host,
@@ -152,7 +152,7 @@ async def _checks(parts: Parts, drafts: list[_Node], request: RunRequest) -> tup
         return [check._replace(text=f"{place}{check.text}") for check in found]
 
     found = await asyncio.gather(*(of(node) for node in drafts))
-    return tuple(check for checks in found for check in checks)
+    return (*in_backoff(others), *(check for checks in found for check in checks))
 
 
 async def _store(

@@ -20,6 +20,8 @@ from orchestrator.supervise import Supervisor
 LOOKS_EVERY_S = 0.2
 MET_WITHIN_S = 5.0
 
+_HEARD = frozenset({RunState.STOPPING, RunState.STOPPED})
+
 Ending = Mapping[str, Any]
 """Who was ended by a stop, and when the GPUs were free."""
 
@@ -44,7 +46,7 @@ class Stopping:
     async def stop(self, run: Run, grace_s: float, *, waits: bool = True) -> dict[str, Any] | None:
         """End the run; answers who was ended and when its GPUs were free.
 
-        None, where it does not wait for a target that is away: the stop is kept, and done then.
+        None, where it does not wait for a target that is away: it is ended there once it is back.
         """
         with self._stopping(run):
             if run.id not in self.members:
@@ -67,8 +69,8 @@ class Stopping:
         task, since = self.tasks[run.id], self.clock.monotonic()
         while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
             member = self.members.get(run.id)
-            stops = member is not None and member.view.run.state is RunState.STOPPING
-            if stops and self._is_away(run, since):
+            heard = member is not None and member.view.run.state in _HEARD
+            if heard and self._is_away(run, since):
                 return None
         if task.cancelled():
             raise _let_go(run)

@@ -1,6 +1,7 @@
 """Stored values -> the API's documents; pure."""
 
 from dataclasses import asdict
+from typing import Any
 
 from orchestrator.api import messages
 from orchestrator.core.model import RESTART, GpuSample, Incident, LinkState, Run, RunState, Target
@@ -19,7 +20,7 @@ def run_view(
 ) -> messages.RunView:
     """A run with what we see of its target."""
     verdict = dict(run.verdict) if run.verdict is not None else None
-    restart = (verdict or {}).pop(RESTART, None)
+    (verdict or {}).pop(RESTART, None)
     return messages.RunView(
         id=run.id,
         job=run.job,
@@ -34,7 +35,7 @@ def run_view(
         loss=run.loss,
         phase=run.phase,
         verdict=verdict,
-        restart=restart if run.state in _RESTART_COUNTS else None,
+        restart=_restart(run),
         incident=run.incident,
         link=link.value,
         seen_at=seen_at,
@@ -52,6 +53,13 @@ def run_view(
         group=run.env.get(nodes.GROUP),
         node=nodes.rank_of(run.env),
     )
+
+
+def _restart(run: Run) -> dict[str, Any] | None:
+    restart = (run.verdict or {}).get(RESTART)
+    if restart is None or run.state not in _RESTART_COUNTS:
+        return None
+    return {"said": restart["said"], "at": restart["at"]}
 
 
 def target_view(

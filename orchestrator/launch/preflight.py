@@ -4,7 +4,7 @@ Owns which checks a job's policy makes critical, and the packages' versions. The
 are the probe's (probe/preflight.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from orchestrator.core.errors import Check, PreflightRefused
-from orchestrator.core.model import Job, Release, Run
+from orchestrator.core.model import Job, Release, Run, RunState
 from orchestrator.launch import held_gpus
 from orchestrator.launch.session import ACKNOWLEDGED_WITHIN_S, Caller, path_first
 from orchestrator.probe.held import held_by
@@ -82,6 +82,18 @@ def _with_holders(check: Check, held: Sequence[Mapping[str, Any]]) -> Check:
     if check.name != "gpus" or not held:
         return check
     return check._replace(text="; ".join(held_by(dict(gpu)) for gpu in held))
+
+
+def in_backoff(runs: Iterable[Run]) -> Iterator[Check]:
+    """A failed check for each run of the job that would find its session taken later."""
+    for run in runs:
+        if run.state is RunState.BACKOFF:
+            yield Check(
+                name="backoff",
+                ok=False,
+                text=f"{run.id} waits for its time to begin attempt {run.attempt + 1}",
+                remedy=f"`orch run --replace` stops it first; so does `orch stop {run.id}`.",
+            )
 
 
 def require(checks: tuple[Check, ...]) -> None:

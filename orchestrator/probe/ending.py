@@ -5,24 +5,23 @@ torchrun passes the signal on itself. After the grace everything left is killed.
 """
 
 import os
-import re
 import signal
 import time
 from typing import Any
 
 from . import gpus, procfs
+from .awaited import forget
 from .belonging import Belonging
 from .errors import BadCall, Refused
 from .files import identity_in, read_record
 from .frames import Frame
-from .names import ADOPTION_FILE, ATTEMPT_FILE, AWAITED_FILE, EXIT_FILE, OWN_ALERT_FILE
+from .names import ADOPTION_FILE, ATTEMPT_FILE, EXIT_FILE
 from .ops import Progress
 from .tmux import Tmux, relay_of
 
 LOOK_S = 0.05
 KILL_WITHIN_S = 10.0
 RELAY_WITHIN_S = 15.0
-_ROOM = re.compile(re.escape(OWN_ALERT_FILE) + r"\.\d+\.new")
 
 
 def end(args: Frame, progress: Progress) -> Frame:
@@ -147,21 +146,8 @@ def _end_relay(attempt_dir: str, pid: int, start: int) -> None:
 
 
 def acknowledge(args: Frame, _progress: Progress) -> Frame:
-    """Somebody knows of the attempt's end: its relay need not alert. Again and again is fine.
-
-    A removal works on a full disk too. What the relay's waiter keeps room in goes as well: the
-    waiter may be ended with the rest of the run before it can tidy up.
-    """
-    folder = args["attempt_dir"]
-    try:
-        room = [name for name in os.listdir(folder) if _ROOM.fullmatch(name)]
-    except FileNotFoundError:
-        return {}
-    for name in (AWAITED_FILE, *room):
-        try:
-            os.unlink(os.path.join(folder, name))
-        except FileNotFoundError:
-            pass
+    """Somebody knows of the attempt's end: its relay need not alert. Again and again is fine."""
+    forget(args["attempt_dir"])
     return {}
 
 

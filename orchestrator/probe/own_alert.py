@@ -17,6 +17,7 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from .awaited import forget
 from .files import reserve, write_reserved
 from .names import AWAITED_FILE, LOG_FILE, OWN_ALERT_FILE
 from .opening import open_file
@@ -65,12 +66,11 @@ class OwnAlert:
 
     def forget(self) -> None:
         """Nothing is to be told: what was made for it goes."""
-        for path in (self._reserved, self._awaited):
-            try:
-                os.unlink(path)
-            except OSError:
-                # Acknowledged, or pruned with its folder.
-                pass
+        try:
+            forget(self._directory)
+        except OSError:
+            # A disk that refuses: who acknowledges it tries again.
+            pass
 
     def _wait_and_tell(self, record: Record) -> None:
         ident = self._told["id"]

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.acceptance.conftest import MakeOrch, Orch, local_job
+import pytest
+
+from tests.acceptance.conftest import MakeOrch, Orch, lab_job, local_job
 from tests.acceptance.test_crash_story import firing
+from tests.lab.lab import Lab
 from tests.lab.receiver import Received, Receiver
 
 Story = Callable[..., Orch]
@@ -109,6 +112,9 @@ def test_stop_during_backoff_stops(make_orch: MakeOrch, short_folder: Path) -> N
     assert orch.json("show", run)["restart"]["at"] > time.time() + 3000
     assert re.search(r"restart  attempt 2 starts in (1h|59m)", orch("show", run).stdout)
     took = orch("show", run).stdout.partition("took     ")[2].splitlines()[0]
+    refused = orch("run", "--detach", check=1)
+    assert f"{run} waits for its time to begin attempt 2" in refused.stdout + refused.stderr
+    assert [one["id"] for one in orch.json("ps", "-a")["runs"]] == [run]
     orch("stop", run)
     shown = orch.json("show", run)
     assert (shown["state"], shown["attempt"], shown["restart"]) == ("stopped", 1, None)
@@ -117,6 +123,17 @@ def test_stop_during_backoff_stops(make_orch: MakeOrch, short_folder: Path) -> N
     orch("daemon", "stop")
     assert orch.json("show", run)["state"] == "stopped"
     assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1"]
+
+
+def test_stop_during_backoff_ends_what_the_attempt_left(story: Story) -> None:
+    """A process that outlived its attempt would hold its GPUs: there is no next one to end it."""
+    words = '["sh", "-c", "setsid sleep 300 & exec python3 -m played infra --fail 9"]'
+    orch = story(words, policy("1h"))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    stopped = orch.json("stop", run)
+    assert len(stopped["ended"]) == 1
+    assert stopped["run"]["state"] == "stopped"
 
 
 def test_backoff_outlives_the_daemon(
@@ -132,6 +149,23 @@ def test_backoff_outlives_the_daemon(
     assert (shown["state"], shown["attempt"]) == ("finished", 2)
     assert (Path(shown["directory"]) / "attempts").read_text().split() == ["1", "2"]
     assert len(receiver.wait_for(1, where=firing)) == 1
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab")
+def test_an_edit_while_evidence_is_collected_keeps_the_order(make_orch: MakeOrch, lab: Lab) -> None:
+    """The attempt that is due at once waits until the target has said what it says of the last."""
+    slow = '#!/bin/sh\n[ "$1" = -q ] && sleep 6\nexit 9\n'
+    (lab["200"].root / "usr/bin/nvidia-smi").write_text(slow)
+    orch = make_orch(lab_job(lab, "python3 -m played infra --fail 1", policy("1h")))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    orch("daemon", "stop")
+    file = orch.folder / "inventory.yaml"
+    file.write_text(file.read_text().replace("backoff: 1h", "backoff: 100ms"))
+    orch("wait", run, "--timeout", "60", timeout_s=90)
+    (kept,) = evidence(orch)
+    assert kept.stat().st_mtime <= orch.json("show", run)["attempts"][1]["started_at"]
 
 
 def test_foreign_session_blocks_the_relaunch(

@@ -10,7 +10,7 @@ from orchestrator.core.decide import restart
 from orchestrator.core.detect.signatures import load
 from orchestrator.core.errors import InventoryError
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.inventory.failures import BY_THEMSELVES, GROUPS, SIGNATURES
+from orchestrator.core.inventory.failures import BY_THEMSELVES, GROUPS, LOST, SIGNATURES
 from orchestrator.core.inventory.units import parse_duration, parse_hours, parse_size
 from orchestrator.core.model import Inventory
 from orchestrator.core.watch.advice import WATCHED
@@ -253,6 +253,13 @@ def test_own_rules_may_be_named() -> None:
     text = WHOLE.replace(b"on: [infra]", b"on: [mine]").replace(b"[thread_death]", b"[mine]")
     job = parse(text).jobs["dflash"]
     assert (job.restart.on, job.watch.stop_on) == (("mine",), ("mine",))
+
+
+def test_an_end_that_nothing_tells_of_may_be_restarted() -> None:
+    """`lost` is a word of restart.on; a run that lives cannot be stopped for it."""
+    assert parse(WHOLE.replace(b"on: [infra]", b"on: [lost]")).jobs["dflash"].restart.on == (LOST,)
+    with pytest.raises(InventoryError, match="no signature is named lost"):
+        parse(WHOLE.replace(b"[thread_death]", b"[lost]"))
 
 
 @given(st.binary(max_size=300))

@@ -2,12 +2,11 @@
 
 import asyncio
 import gc
-import json
 import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,15 @@ from orchestrator.core.errors import NotDriven
 from orchestrator.core.events import SessionChanged
 from orchestrator.core.findings import Outcome, Verdict
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.model import Attempt, Host, RestartPolicy, Run, RunState
+from orchestrator.core.model import (
+    RESTART,
+    Attempt,
+    Host,
+    Inventory,
+    RestartPolicy,
+    Run,
+    RunState,
+)
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment
@@ -54,13 +61,43 @@ def elsewhere() -> set[str]:
     return set()
 
 
+class HastyClock(SystemClock):
+    """Pauses are short: who waits for a second look need not wait long for it."""
+
+    async def sleep(self, seconds: float) -> None:
+        """At most a moment."""
+        await super().sleep(min(seconds, 0.05))
+
+
+@dataclass(slots=True)
+class Source:
+    """Where a crew gets its inventory from; it may fail as nobody thought of."""
+
+    fails: bool = False
+    failures: int = 0
+
+    def inventory(self) -> Inventory:
+        """The inventory of these tests."""
+        if self.fails:
+            self.failures += 1
+            raise ValueError("as nobody thought of")
+        return parse_inventory(
+            INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
+        )
+
+
 @pytest.fixture
-async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterator[Crew]:
+def source() -> Source:
+    """The source of the crew's inventory."""
+    return Source()
+
+
+@pytest.fixture
+async def crew(
+    store: Store, tmp_path: Path, elsewhere: set[str], source: Source
+) -> AsyncIterator[Crew]:
     """A crew with nobody to supervise yet."""
-    clock, board = SystemClock(), Board(SystemClock())
-    inventory = parse_inventory(
-        INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
-    )
+    clock, board = HastyClock(), Board(SystemClock())
 
     def token_of(host: Host) -> int:
         if host.name in elsewhere:
@@ -78,7 +115,7 @@ async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterat
             fleet=fleet,
             clock=clock,
             environment=Environment({}, tmp_path / "env", time.monotonic),
-            inventory=lambda: inventory,
+            inventory=source.inventory,
             drives=lambda _: True,
             evidence=tmp_path,
         )
@@ -86,16 +123,17 @@ async def crew(store: Store, tmp_path: Path, elsewhere: set[str]) -> AsyncIterat
         yield made
 
 
-NEVER = json.loads(json.dumps(asdict(RestartPolicy())))
-"""The policy of a job that has none, as the store gives it back."""
-EDITED = {**NEVER, "on": ["infra"]}
+NEVER = RestartPolicy()
+"""The policy of a job that has none."""
+EDITED = RestartPolicy(on=("infra",))
 """Another one, which the job had before it was edited."""
 
 
-def waiting() -> Run:
-    """A run in its back-off."""
+def waiting(by: RestartPolicy | None = NEVER) -> Run:
+    """A run in its back-off, as that policy said; None: as an older orch stored it."""
     verdict = Verdict(verdict=Outcome.CRASHED, crash=True, signature="nccl_error")
-    return replace(draft(), state=RunState.BACKOFF, verdict=verdict.to_json())
+    restart = {"said": "Restarting.", "at": 9e9, **({"by": by.words} if by else {})}
+    return replace(draft(), state=RunState.BACKOFF, verdict={**verdict.to_json(), RESTART: restart})
 
 
 async def test_a_run_that_is_being_stored_is_not_forsaken(crew: Crew, store: Store) -> None:
@@ -134,7 +172,6 @@ async def state(store: Store, run: Run) -> RunState:
 async def test_a_host_that_was_away_is_known_anew(crew: Crew, store: Store) -> None:
     """What another daemon decided meanwhile counts, although the host is ours again by now."""
     run = await stored(store, waiting())
-    await store.values.set(f"weighed.{run.id}", NEVER)
     await crew.take_up()
     assert (await crew.display.view(run.id))["state"] == "backoff"
     await store.runs.put(replace(run, state=RunState.FINISHED))
@@ -150,8 +187,7 @@ async def test_a_host_that_goes_meanwhile_keeps_no_other_run_from_being_taken_up
 ) -> None:
     """Whoever looks for runs is not ended by it; the rest of them get their supervisors."""
     gone = await stored(store, replace(waiting(), job="other", target="ct201"))
-    here = await stored(store, waiting())
-    await store.values.set(f"weighed.{here.id}", EDITED)
+    here = await stored(store, waiting(EDITED))
     elsewhere.add("there")
     await crew.take_up()
     await until(lambda: is_over(store, here))
@@ -166,43 +202,53 @@ async def is_over(store: Store, run: Run) -> bool:
 async def test_a_policy_that_was_edited_while_nobody_looked_counts(
     crew: Crew, store: Store
 ) -> None:
-    """Of two runs that wait for their next attempts one was judged by a policy that has gone.
-
-    By which one is kept for as long as the run waits.
-    """
+    """Of two runs that wait for their next attempts one was judged by a policy that has gone."""
     same = await stored(store, waiting())
-    edited = await stored(store, replace(waiting(), uid="u2"))
-    await store.values.set(f"weighed.{same.id}", NEVER)
-    await store.values.set(f"weighed.{edited.id}", EDITED)
+    edited = await stored(store, replace(waiting(EDITED), uid="u2"))
     await crew.take_up()
     await until(lambda: is_over(store, edited))
     assert await state(store, edited) is RunState.FAILED
     assert await state(store, same) is RunState.BACKOFF
-    await crew.over(edited.id, WITHIN_S)
-    kept = await store.values.several({f"weighed.{same.id}", f"weighed.{edited.id}"})
-    assert kept.keys() == {f"weighed.{same.id}"}
 
 
-async def test_a_run_that_was_judged_and_not_kept_is_not_judged_again(
+async def test_a_run_that_an_older_orch_left_in_a_backoff_is_judged_by_the_policy_of_now(
     crew: Crew, store: Store
 ) -> None:
-    """Its daemon died in between: it waits on, and by which policy is kept from now on."""
-    run = await stored(store, waiting())
+    """It kept elsewhere by which policy it had judged: an edit since then would go unnoticed."""
+    run = await stored(store, waiting(None))
     await crew.take_up()
-    assert await store.values.get(f"weighed.{run.id}") == NEVER
-    assert await state(store, run) is RunState.BACKOFF
+    await until(lambda: is_over(store, run))
+    assert await state(store, run) is RunState.FAILED
+    verdict = (await store.runs.get(run.id)).verdict
+    assert verdict is not None
+    assert verdict[RESTART]["by"] == NEVER.words
 
 
 async def test_a_run_that_has_ended_leaves_no_supervisor_behind(crew: Crew, store: Store) -> None:
     """With it would stay what its reader knows, for as long as the daemon lives."""
-    run = await stored(store, waiting())
-    await store.values.set(f"weighed.{run.id}", EDITED)
+    run = await stored(store, waiting(EDITED))
     await crew.take_up()
     supervisor = weakref.ref(crew._members[run.id])
     await until(lambda: is_over(store, run))
     await crew.over(run.id, WITHIN_S)
     gc.collect()
     assert supervisor() is None
+
+
+async def test_no_failure_leaves_a_run_without_a_supervisor(
+    crew: Crew, store: Store, source: Source
+) -> None:
+    """One that fails again while it is replaced is tried again, and hears what was said."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    source.fails = True
+    crew._members[run.id].tell(StopAsked(grace_s=3.0))
+    async with asyncio.timeout(WITHIN_S):
+        while source.failures < 4:
+            await asyncio.sleep(0.05)
+    source.fails = False
+    await until(lambda: is_over(store, run))
+    assert await state(store, run) is RunState.STOPPED
 
 
 async def test_what_a_person_said_outlives_a_failure() -> None:

@@ -30,9 +30,9 @@ def given_up(incident: Incident, job: Job, target: Target, *, outlook: str) -> A
     return _alert(incident, job, target, ident, FIRING, outlook)
 
 
-def reminder(incident: Incident, job: Job, target: Target, nth: int) -> Alert:
-    """The alert that an incident is open still; `nth` makes each one a message of its own."""
-    ident = f"{incident.id}-{FIRING}-reminder-{nth}"
+def reminder(incident: Incident, job: Job, target: Target, due_s: int) -> Alert:
+    """The alert that an incident is open still; `due_s` makes each one a message of its own."""
+    ident = f"{incident.id}-{FIRING}-reminder-{due_s}s"
     outlook = "Still open: `orch ack` it, and nothing more is sent."
     return _alert(incident, job, target, ident, FIRING, outlook)
 

@@ -146,7 +146,7 @@ class Desk(Paper):
     def _said(self, text: str, at: float | None = None) -> str:
         """What the policy makes of the end: the run shows it until it is launched again."""
         assert self._run.verdict is not None
-        restart = {"said": text, "at": at}
+        restart = {"said": text, "at": at, "by": self._policy.job.restart.words}
         self._run = replace(self._run, verdict={**self._run.verdict, RESTART: restart})
         return text
 
@@ -188,6 +188,9 @@ class Desk(Paper):
         state = self._run.state
         if state in _NOT_LAUNCHED:
             self._end(RunState.STOPPED)
+            if state is RunState.BACKOFF:
+                # What the attempt left would be ended by the next one, which never comes.
+                self._act(ActionKind.END_REMAINS, grace_s=grace_s, reason="stopped in a back-off")
         elif state in _LIVE and self._view.stop_reason != HUMAN:
             self._stop(HUMAN, grace_s)
 
@@ -209,12 +212,12 @@ class Desk(Paper):
                 job, target = self._policy.job, self._target()
                 self._send(alerts.resolved(over, job, target, outlook="Acknowledged."))
 
-    def reminded(self, ident: str, nth: int) -> None:
+    def reminded(self, ident: str, due_s: int) -> None:
         """Time has passed, and nobody cares yet."""
         for one in self._view.incidents:
             if one.id == ident and one.state is IncidentState.OPEN:
-                self.note("incident.reminded", incident=ident, nth=nth)
-                self._send(alerts.reminder(one, self._policy.job, self._target(), nth))
+                self.note("incident.reminded", incident=ident, due_s=due_s)
+                self._send(alerts.reminder(one, self._policy.job, self._target(), due_s))
 
     # What is seen while it runs.
 

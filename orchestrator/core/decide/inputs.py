@@ -96,7 +96,8 @@ class ReminderDue:
     """An incident of this run is still open, and nobody has acknowledged it."""
 
     incident: str
-    nth: int
+    due_s: int
+    """Seconds after it was opened; stays what it is where `remind` is edited."""
 
 
 Input = (

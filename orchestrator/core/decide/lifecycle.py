@@ -58,7 +58,7 @@ def decide(view: RunView, event: Input, policy: Policy, now: float) -> Decision:
         case AckAsked():
             desk.acknowledged(event.incident)
         case ReminderDue():
-            desk.reminded(event.incident, event.nth)
+            desk.reminded(event.incident, event.due_s)
         case SessionChanged():
             desk.note("session.changed", detached=event.detached)
     return desk.decision()

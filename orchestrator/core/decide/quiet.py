@@ -20,12 +20,16 @@ def quiet_for_s(hours: tuple[int, int] | None, second_of_day: float) -> float | 
 
 
 def reminders(
-    incidents: Iterable[Incident], every_s: float | None, now: float
+    incidents: Iterable[Incident], every_s: float | None, now: float, *, quiet: bool
 ) -> Iterator[tuple[Incident, int]]:
-    """Incidents that are to be told again, each with the number of its newest reminder."""
+    """Incidents that are to be told again, each with the seconds after which that was due.
+
+    While it is `quiet` only critical ones: of the others one is due at its end, and not all.
+    """
     if every_s is None or every_s <= 0:
         return
+    told = {Severity.CRITICAL} if quiet else {Severity.CRITICAL, Severity.WARNING}
     for one in incidents:
-        nth = int((now - one.opened_at) // every_s)
-        if one.state is IncidentState.OPEN and one.severity is not Severity.INFO and nth >= 1:
-            yield one, nth
+        due_s = int((now - one.opened_at) // every_s * every_s)
+        if one.state is IncidentState.OPEN and one.severity in told and due_s > 0:
+            yield one, due_s

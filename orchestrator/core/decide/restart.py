@@ -1,7 +1,7 @@
 """Whether an attempt that failed is followed by another, and when.
 
-Only what the job's policy names is started again: signatures, or groups of them. Must not: look
-at what a person said, lifecycle.py does first.
+Only what the job's policy names is started again: signatures, groups of them, or `lost`. Must not:
+look at what a person said, lifecycle.py does first.
 """
 
 import re
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from orchestrator.core.contract import NO_RESTART_EXIT_CODE
 from orchestrator.core.findings import Verdict
-from orchestrator.core.model import RestartPolicy
+from orchestrator.core.inventory.failures import LOST
+from orchestrator.core.model import RESTART, RestartPolicy, Run, RunState
 
 GROUPS = {
     "infra": frozenset(
@@ -56,7 +57,9 @@ def judge(
         return GiveUp(reason=f"exit code {NO_RESTART_EXIT_CODE} asks for no restart")
     why = _named(policy, verdict)
     if why is None:
-        name = verdict.signature or "an end without a known signature"
+        name = verdict.signature or (
+            "an end without a known signature" if verdict.recorded else LOST
+        )
         return GiveUp(reason=f"{name} is not among the job's restart.on")
     recent = sum(1 for start in starts if start > now - policy.within_s)
     if recent >= policy.max_attempts:
@@ -71,11 +74,19 @@ def judge(
     )
 
 
+def waits_by_another(run: Run, policy: RestartPolicy) -> bool:
+    """Whether a run waits for its next attempt as another policy said, or one that nobody kept."""
+    judged_by = ((run.verdict or {}).get(RESTART) or {}).get("by")
+    return run.state is RunState.BACKOFF and judged_by != policy.words
+
+
 def _named(policy: RestartPolicy, verdict: Verdict) -> str | None:
     signature = verdict.signature
-    if signature is None:
-        return None
     for word in policy.on:
+        if word == LOST and not verdict.recorded:
+            return LOST
+        if signature is None:
+            continue
         if word == signature:
             return signature
         if signature in GROUPS.get(word, ()):

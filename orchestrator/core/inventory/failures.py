@@ -27,5 +27,8 @@ WATCHED = frozenset({"hang", "expectation_failed", "throughput_drop", "straggler
 GROUPS = frozenset({"infra", "cuda_ecc", "interruption"})
 """Several signatures by one word, for `restart: {on: ...}`."""
 
+LOST = "lost"
+"""An end of which no exit record tells, as after a reboot, for `restart: {on: ...}`."""
+
 DEATHS = frozenset({"thread_death", "rank_death", "process_death"})
 """The end of any thread, rank or process, for `watch: {stop_on: ...}`."""

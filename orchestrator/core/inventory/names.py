@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from orchestrator.core.inventory.document import Location
-from orchestrator.core.inventory.failures import DEATHS, GROUPS, SIGNATURES, WATCHED
+from orchestrator.core.inventory.failures import DEATHS, GROUPS, LOST, SIGNATURES, WATCHED
 from orchestrator.core.inventory.matches import Known
 from orchestrator.core.inventory.nearest import nearest
 from orchestrator.core.inventory.shape import RUNTIMES, HostShape, JobShape, TargetShape
@@ -161,7 +161,7 @@ def _own_rules(tree: dict[str, Any]) -> frozenset[str]:
 def _job_failures(name: str, job: dict[str, Any], own: frozenset[str]) -> Found:
     known = SIGNATURES | own
     for part, key, names in (
-        ("restart", "on", known | WATCHED | GROUPS),
+        ("restart", "on", known | WATCHED | GROUPS | {LOST}),
         ("watch", "stop_on", known | WATCHED | DEATHS),
     ):
         policy = job.get(part)

@@ -96,10 +96,15 @@ class RestartPolicy:
     """When an attempt that failed is followed by another."""
 
     on: tuple[str, ...] = ()
-    """Signature ids or groups: infra, cuda_ecc, interruption."""
+    """Signature ids, `lost`, or groups: infra, cuda_ecc, interruption."""
     max_attempts: int = 1
     within_s: float = 21_600.0
     backoff_s: float = 30.0
+
+    @property
+    def words(self) -> str:
+        """The whole policy as one text, by which another one is told from it."""
+        return f"{self.max_attempts} in {self.within_s}, {self.backoff_s}: {' '.join(self.on)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

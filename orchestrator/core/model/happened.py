@@ -112,7 +112,7 @@ class Attempt:
 
 
 RESTART = "restart"
-"""Key of a run's verdict: what follows from it by the job's policy (`said`), and when (`at`)."""
+"""Key of a run's verdict: what follows from it (`said`), when (`at`), by which policy (`by`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

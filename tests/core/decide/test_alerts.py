@@ -121,7 +121,7 @@ def test_what_a_silence_kept_back_is_not_sent_once_it_ends() -> None:
     story.rules = policy(alerts=AlertsSpec(sinks=SINKS))
     story.tell(seen())
     assert (story.last.outgoing, story.incidents[0].occurrences) == ((), 2)
-    story.tell(ReminderDue(incident=story.incidents[0].id, nth=1))
+    story.tell(ReminderDue(incident=story.incidents[0].id, due_s=60))
     assert [one.sinks for one in story.last.outgoing] == [("ops", "phone")]
     story.tell(crash(signature="segfault"))
     assert [one.sinks for one in story.last.outgoing] == [("ops", "phone")]

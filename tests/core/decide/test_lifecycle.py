@@ -270,11 +270,13 @@ def test_restart_by_the_policy() -> None:
 
 
 def test_stop_during_backoff() -> None:
-    """A stop during back-off stops, and the relaunch does not come."""
+    """A stop during back-off stops, and the relaunch does not come, which ended what was left."""
     story = Story(policy("infra")).running()
-    story.tell(story.exited(1), crash("nccl_error", family=None), StopAsked())
+    story.tell(story.exited(1), crash("nccl_error", family=None), StopAsked(grace_s=7.0))
     assert story.state is RunState.STOPPED
     assert ActionKind.RELAUNCH in story.last.cancel
+    assert story.actions == [ActionKind.END_REMAINS]
+    assert story.action(ActionKind.END_REMAINS).grace_s == 7.0
     assert story.tell(BackoffOver(attempt=2)).last.actions == ()
 
 

@@ -47,13 +47,31 @@ def test_reminders_count_from_the_opening() -> None:
     story = Story().running().tell(seen())
     (incident,) = story.incidents
     at = incident.opened_at
-    assert list(reminders([incident], None, at + 9999)) == []
-    assert list(reminders([incident], 60.0, at + 59)) == []
-    assert list(reminders([incident], 60.0, at + 125)) == [(incident, 2)]
+    assert list(reminders([incident], None, at + 9999, quiet=False)) == []
+    assert list(reminders([incident], 60.0, at + 59, quiet=False)) == []
+    assert list(reminders([incident], 60.0, at + 125, quiet=False)) == [(incident, 120)]
     story.tell(AckAsked(incident=incident.id))
-    assert list(reminders(story.incidents, 60.0, at + 125)) == []
+    assert list(reminders(story.incidents, 60.0, at + 125, quiet=False)) == []
     unimportant = replace(incident, severity=Severity.INFO)
-    assert list(reminders([unimportant], 60.0, at + 125)) == []
+    assert list(reminders([unimportant], 60.0, at + 125, quiet=False)) == []
+
+
+def test_reminders_go_on_where_the_span_is_edited() -> None:
+    """A longer one comes after the shorter ones: no reminder has the name of one that was sent."""
+    story = Story().running().tell(seen())
+    (incident,) = story.incidents
+    before = list(reminders([incident], 600.0, incident.opened_at + 36_000, quiet=False))
+    later = list(reminders([incident], 14_400.0, incident.opened_at + 43_300, quiet=False))
+    assert (before, later) == ([(incident, 36_000)], [(incident, 43_200)])
+
+
+def test_quiet_hours_end_with_one_reminder() -> None:
+    """What is not critical is not reminded of all night long, to arrive at once in the morning."""
+    story = Story().running().tell(seen(severity=Severity.WARNING))
+    (incident,) = story.incidents
+    urgent, at = replace(incident, severity=Severity.CRITICAL), incident.opened_at + 9 * HOUR_S
+    assert list(reminders([incident, urgent], HOUR_S, at, quiet=True)) == [(urgent, 32_400)]
+    assert list(reminders([incident], HOUR_S, at, quiet=False)) == [(incident, 32_400)]
 
 
 def test_reminder_is_a_message_of_its_own_until_somebody_cares() -> None:
@@ -61,13 +79,13 @@ def test_reminder_is_a_message_of_its_own_until_somebody_cares() -> None:
     story = Story().running().tell(seen())
     (incident,) = story.incidents
     ids = set()
-    for nth in (1, 2):
-        story.tell(ReminderDue(incident=incident.id, nth=nth))
+    for due_s in (60, 120):
+        story.tell(ReminderDue(incident=incident.id, due_s=due_s))
         (out,) = story.last.outgoing
         assert "Still open" in out.alert.annotations["description"]
         ids.add(out.alert.id)
     assert len(ids) == 2
-    story.tell(AckAsked(incident=incident.id), ReminderDue(incident=incident.id, nth=3))
+    story.tell(AckAsked(incident=incident.id), ReminderDue(incident=incident.id, due_s=180))
     assert story.last.outgoing == ()
 
 
@@ -76,7 +94,7 @@ def test_only_what_opens_is_cooled_down() -> None:
     rules = policy(alerts=AlertsSpec(sinks=SINKS, cool_down_s=600.0))
     story = Story(rules).running().tell(seen())
     assert [one.cool_down_s for one in story.last.outgoing] == [600.0]
-    story.tell(ReminderDue(incident=story.incidents[0].id, nth=1))
+    story.tell(ReminderDue(incident=story.incidents[0].id, due_s=60))
     assert [one.cool_down_s for one in story.last.outgoing] == [0.0]
 
 

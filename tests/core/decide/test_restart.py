@@ -1,5 +1,7 @@
 """Which failures are started again."""
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.decide.restart import LONGEST_BACKOFF_S, GiveUp, Restart, judge
@@ -62,6 +64,36 @@ def test_cuda_ecc_is_a_gpu_fault_of_memory(line: str, again: bool) -> None:
         now=10.0,
     )
     assert isinstance(choice, Restart) is again
+
+
+@pytest.mark.parametrize(
+    ("signature", "recorded", "again"),
+    [(None, False, True), ("python_error", False, True), (None, True, False)],
+)
+def test_lost_is_an_end_without_a_record(
+    signature: str | None, recorded: bool, again: bool
+) -> None:
+    """Whatever was printed before: a host that was rebooted leaves none."""
+    choice = judge(
+        RestartPolicy(on=("lost",), max_attempts=2),
+        replace(_verdict(signature), recorded=recorded),
+        exit_code=None,
+        starts=[5.0],
+        now=10.0,
+    )
+    assert isinstance(choice, Restart) is again
+
+
+def test_an_end_without_a_record_is_called_lost() -> None:
+    """As `restart.on` would have it."""
+    choice = judge(
+        RestartPolicy(on=("infra",), max_attempts=2),
+        replace(_verdict(None), recorded=False),
+        exit_code=None,
+        starts=[5.0],
+        now=10.0,
+    )
+    assert choice == GiveUp(reason="lost is not among the job's restart.on")
 
 
 def test_exit_code_93_is_obeyed() -> None:
