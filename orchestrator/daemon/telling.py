@@ -27,19 +27,19 @@ async def daemon_view(parts: Parts, version: str) -> messages.DaemonView:
         for sink in await parts.outbox.status()
     ]
     inventory = parts.inventory
-    jobs = []
-    for job in inventory.jobs.values():
-        entry = await parts.store.releases.current(job.name, job.target.name)
-        jobs.append(
-            {
-                "name": job.name,
-                "targets": [target.name for target in job.targets],
-                "session": job.session or job.name,
-                "package": job.package,
-                "workdir": job.workdir,
-                "release": entry.release.digest if entry else None,
-            }
-        )
+    # At once: this is asked for again and again, and an inventory may have a hundred jobs.
+    digests = await parts.store.releases.digests()
+    jobs = [
+        {
+            "name": job.name,
+            "targets": [target.name for target in job.targets],
+            "session": job.session or job.name,
+            "package": job.package,
+            "workdir": job.workdir,
+            "release": digests.get((job.name, job.target.name)),
+        }
+        for job in inventory.jobs.values()
+    ]
     needs = parts.needs()
     return messages.DaemonView(
         running=True,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Note, Silence
@@ -126,6 +126,14 @@ class Releases:
         found = await self.list(job, target=target, limit=1)
         return found[0] if found else None
 
+    async def digests(self) -> dict[tuple[str, str], str]:
+        """Of each job and target to which anything was deployed, the newest entry's digest."""
+        table = tables.releases.c
+        newest = select(func.max(table.seq)).group_by(table.job, table.target)
+        query = select(table.job, table.target, table.digest).where(table.seq.in_(newest))
+        rows = await self._worker.call(lambda c: c.execute(query).all())
+        return {(row.job, row.target): row.digest for row in rows}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
@@ -216,12 +224,6 @@ class Values:
         """Keep a value."""
         row = {"key": key, "value": plain(value)}
         await self._worker.call(lambda c: _set(c, row))
-
-    async def forget(self, key: str) -> None:
-        """Keep no value any more."""
-        await self._worker.call(
-            lambda c: c.execute(delete(tables.kv).where(tables.kv.c.key == key))
-        )
 
     async def agree(self, key: str, value: Any) -> Any:
         """The value that is there, or this one, whoever of several daemons says it first."""

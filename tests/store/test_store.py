@@ -268,6 +268,11 @@ async def test_small_tables(store: Store) -> None:
     assert [one.looked for one in await store.releases.list("dflash")] == [True, False]
     assert await store.releases.find("dflash", "ct200", "d1") == release
     assert await store.releases.find("dflash", "ct200", None) is None
+    older = replace(release, digest="d0")
+    await store.releases.add(older, job="dflash", target="ct200", kind="rollback")
+    await store.releases.add(release, job="other", target="ct200")
+    newest = {("dflash", "ct200"): "d0", ("other", "ct200"): release.digest}
+    assert await store.releases.digests() == newest, "of each place what came last"
 
     silence = await store.silences.add({"job": "dflash"}, until=None, why="tonight")
     assert await store.silences.list() == (silence,)
