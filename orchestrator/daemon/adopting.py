@@ -9,7 +9,7 @@ from orchestrator.core.model import Run, RunState
 from orchestrator.daemon import adopted, moving, numbering
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 
 Message = dict[str, Any]
 

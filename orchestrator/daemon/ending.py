@@ -10,7 +10,7 @@ from orchestrator.core.errors import NoSuchRun, UsageError
 from orchestrator.core.model import Target
 from orchestrator.daemon.parts import Parts
 from orchestrator.daemon.timeline import note_command
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 
 Message = dict[str, Any]
 GRACE_S = 10.0

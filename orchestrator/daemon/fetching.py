@@ -20,8 +20,8 @@ from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.leasing import Leasing
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.link import Link
-from orchestrator.link.probe_channel import CallFailed
 from orchestrator.observe.follow import Follower, follow
 from orchestrator.progress import step_of
 from orchestrator.reading import covered_beside, place_of, read_to

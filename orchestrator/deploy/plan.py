@@ -13,7 +13,7 @@ from orchestrator.core.errors import DeployError, OrchError, UsageError
 from orchestrator.core.model import Job
 from orchestrator.deploy.bundle import Bundle
 from orchestrator.deploy.provenance import Provenance, describe
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 from orchestrator.probe import manifest as wire
 
 LARGE_BYTES = 24 * 1024 * 1024

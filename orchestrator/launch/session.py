@@ -14,7 +14,7 @@ from orchestrator.core.model import Adoption, Job, Release, Run, Severity
 from orchestrator.core.model.labels import alert_labels
 from orchestrator.core.parse.secret_forms import wire_forms
 from orchestrator.launch.configuration import asked
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 
 _LAUNCH_WITHIN_S = 60.0
 _END_SLACK_S = 60.0

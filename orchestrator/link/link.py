@@ -1,11 +1,10 @@
-"""One probe on one target, kept: started, watched over, started anew, for ever.
+"""One probe on one target: what is asked of it and followed there, whichever probe it is just then.
 
-Owns the state of the link (connected, degraded, unreachable) and what a new probe has to be told
-so that nobody notices the change. A run on the target never depends on it.
+Owns the calls and subscriptions of a target; the probe itself is kept by keeper.py, so that nobody
+notices a change of it. A run on the target never depends on it.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -13,25 +12,17 @@ from typing import Any
 from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.core.model import LinkState, Target
-from orchestrator.link.boot import Patience
+from orchestrator.link.calls import CallFailed, Progress
 from orchestrator.link.feeds import Feed, Watch
+from orchestrator.link.keeper import Keeper
 from orchestrator.link.package import ProbePackage
-from orchestrator.link.probe_channel import CallFailed, ProbeChannel, Progress
+from orchestrator.link.probe_channel import ProbeChannel
 from orchestrator.link.shell_probe import SHELL
 from orchestrator.link.standing import Standing, StateReader
 from orchestrator.link.starting import Starter, Token
 from orchestrator.link.subscribed import Life, Subscribed
 from orchestrator.probe.frames import Frame
 from orchestrator.transport.base import Transport
-
-BACKOFF_FIRST_S = 0.5
-BACKOFF_MOST_S = 15.0
-"""Nobody tells of a container that is started again; the host itself is knocked at (door.py)."""
-_STEADY_S = 2.0
-"""A probe that lived this long was no failed attempt: the back-off starts over. With ten seconds,
-faults that came one after the other each waited as long as a host that is dead."""
-
-logger = logging.getLogger(__name__)
 
 
 class Link:
@@ -54,20 +45,12 @@ class Link:
     ) -> None:
         self.target = target
         self._standing = Standing(target.name)
-        self._transport, self._clock, self._token = transport, clock, token
+        self._token = token
         self._starter = Starter(target, transport, clock, key, package=package, token=token)
-        self._probe: Life | None = None
-        self._seen_at: float | None = None
-        self._hello: Frame | None = None
-        self._failures = 0
-        """Attempts in a row that came to no probe."""
-        self._hello_at = float("inf")
-        """When the newest attempt came to one, on the monotonic clock."""
         self._subscribed = Subscribed(target.name)
-        self._settled = asyncio.Event()
-        self._judged = asyncio.Event()
-        self._poked = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper = Keeper(
+            target.name, transport, clock, self._starter, self._subscribed, self._standing
+        )
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -78,29 +61,20 @@ class Link:
         """
         self.begin()
         self.poke()
-        await self._connected()
+        await self._keeper.connected()
 
     def begin(self) -> None:
         """Begin to keep the link and wait for nothing: calls from now on wait for it."""
-        if self._keeper is None:
-            self._keeper = asyncio.create_task(self._keep(), name=f"link {self.target.name}")
-            self._keeper.add_done_callback(self._keeper_ended)
+        self._keeper.begin()
 
     async def close(self) -> None:
         """End the probe and every subscription; the run on the target goes on."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-            self._keeper = None
+        await self._keeper.close()
         self._subscribed.end()
 
     def poke(self) -> None:
         """Try at once, whatever the back-off says; nothing happens on a link that is there."""
-        if self._probe is None:
-            self._settled.clear()
-            self._poked.set()
-        elif self._probe.cut is not None and (way := self._transport.way) and way.poke():
-            self._settled.clear()
+        self._keeper.poke()
 
     @property
     def state(self) -> LinkState:
@@ -115,17 +89,17 @@ class Link:
     @property
     def seen_at(self) -> float | None:
         """When the probe last sent a frame, unix seconds; None where it never did."""
-        return self._probe.seen_at if self._probe is not None else self._seen_at
+        return self._keeper.seen_at
 
     @property
     def hello(self) -> Frame | None:
         """The newest probe's first frame; None where there was none yet."""
-        return self._hello
+        return self._keeper.hello
 
     @property
     def watched(self) -> str:
         """`probe`, or `shell` where the target has no Python for one."""
-        return SHELL if (self._hello or {}).get("probe") == SHELL else "probe"
+        return SHELL if (self.hello or {}).get("probe") == SHELL else "probe"
 
     def on_state(self, reader: StateReader) -> Callable[[], None]:
         """Call `reader` with every new state, until the result is called."""
@@ -168,7 +142,7 @@ class Link:
     async def _probe_within(self, op: str, timeout_s: float) -> Life:
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._connected()
+                return await self._keeper.connected()
         except TimeoutError as exc:
             raise Unreachable(
                 f"{self.target.name}: no connection for `{op}` within {timeout_s:g} s.",
@@ -184,7 +158,7 @@ class Link:
         """
         watch = Watch(name, args, self)
         self._subscribed.watch(watch)
-        probe = self._probe
+        probe = self._keeper.probe
         if probe is not None and probe.cut is None:
             self._subscribed.told(watch)  # by this call: told twice, it would be followed twice
             try:
@@ -193,7 +167,7 @@ class Link:
                 self._subscribed.drop(name)
                 raise
             except Unreachable:
-                if self._probe is probe:
+                if self._keeper.probe is probe:
                     self._subscribed.untell(watch)
         return watch
 
@@ -226,105 +200,10 @@ class Link:
         await self._tell({"kind": "call", "id": 0, "op": "unwatch", "args": {"watch": watch}})
 
     async def _tell(self, frame: Frame) -> None:
-        if self._probe is None:
+        probe = self._keeper.probe
+        if probe is None:
             return
         try:
-            await self._probe.send(frame)
+            await probe.send(frame)
         except Unreachable:
             pass  # the keeper sees the same, and starts a new probe
-
-    # --- the keeper ------------------------------------------------------------------------------
-
-    async def _connected(self) -> Life:
-        """The live probe, or that of the attempt that is being made; else why there is none."""
-        if self._keeper is None:
-            raise Unreachable(f"{self.target.name}: the link is closed.", target=self.target.name)
-        await self._settled.wait()
-        if self._probe is None or self._probe.cut is not None:
-            raise self.problem or Unreachable(
-                f"{self.target.name}: the link was closed.", target=self.target.name
-            )
-        return self._probe
-
-    async def _keep(self) -> None:
-        delay_s = BACKOFF_FIRST_S
-        while True:
-            self._hello_at = float("inf")
-            problem = await self._one_life()
-            if self._clock.monotonic() - self._hello_at >= _STEADY_S:
-                delay_s = BACKOFF_FIRST_S
-            self._standing.lose(problem)
-            self._settled.set()
-            met = await self._pause(self._clock.jitter(delay_s))
-            delay_s = BACKOFF_FIRST_S if met else min(2 * delay_s, BACKOFF_MOST_S)
-
-    async def _one_life(self) -> TargetError:
-        """Start a probe and live with it; what ended it, or kept it from starting."""
-        try:
-            probe = await self._begin_life()
-        except TargetError as exc:
-            self._failures += 1
-            return exc
-        self._failures, self._hello_at = 0, self._clock.monotonic()
-        living = asyncio.create_task(probe.live(), name=f"probe {self.target.name}")
-        try:
-            probe.on_late = lambda: self._judge(probe)
-            self._probe, self._hello = probe, probe.hello
-            self._subscribed.renew()
-            self._judge(probe)
-            return await self._live(probe, living)
-        finally:
-            self._probe, self._seen_at = None, probe.seen_at
-            self._settled.clear()
-            living.cancel()
-            await asyncio.gather(living, return_exceptions=True)
-
-    async def _live(self, probe: Life, living: asyncio.Task[TargetError]) -> TargetError:
-        """Until its end; whenever it can be reached it is told what it does not know yet."""
-        living.add_done_callback(lambda _: self._judged.set())
-        while not living.done():
-            self._judged.clear()
-            if probe.cut is None and self._subscribed.any_untold:
-                try:
-                    await self._subscribed.tell(probe)
-                except Unreachable as exc:
-                    if probe.cut is None:
-                        probe.drop(exc)
-            await self._judged.wait()
-        return living.result()
-
-    def _judge(self, probe: Life) -> None:
-        """What the link to this probe is worth now; one that is cut may come back."""
-        self._standing.judge(probe)
-        self._settled.set()
-        self._judged.set()
-
-    async def _begin_life(self) -> Life:
-        patience = Patience()
-        if self._hello is not None:
-            patience = patience.after(self._failures)
-        return await self._starter.start(self._subscribed.accept, patience)
-
-    async def _pause(self, seconds: float) -> bool:
-        """Let a host that is there and refuses have its peace; whether an absent one is back."""
-        self._poked.clear()
-        back = asyncio.create_task(self._transport.answers_again())
-        waits = {
-            asyncio.create_task(self._clock.sleep(seconds)),
-            asyncio.create_task(self._poked.wait()),
-            back,
-        }
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-        self._settled.clear()
-        return not back.cancelled() and back.exception() is None
-
-    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
-        if not keeper.cancelled() and (exc := keeper.exception()) is not None:
-            logger.critical("link.keeper_failed", extra={"target": self.target.name}, exc_info=exc)
-        self._standing.end()
-        self._settled.set()

@@ -1,20 +1,18 @@
-"""One life of one probe: calls and their answers, frames to their reader, heartbeat.
+"""One life of one probe: what is sent and read, frames to their reader, heartbeat.
 
 Owns the deadline of every await on the probe, and the judgement that it is late or gone. Does
-not reconnect (link.py) and knows nothing of watches (feeds.py).
+not reconnect (keeper.py), looks into no answer (calls.py) and knows nothing of watches (feeds.py).
 """
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.clock import MOMENT_S, Clock
-from orchestrator.core.errors import RemoteCommandFailed, TargetError, Unreachable
-from orchestrator.link.answers import wrong_answer, wrong_progress
+from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.link.boot import Booted
+from orchestrator.link.calls import Calls, Progress
 from orchestrator.link.shapes import require_frame
 from orchestrator.probe.frames import (
     MAX_FRAME_BYTES,
@@ -26,7 +24,6 @@ from orchestrator.probe.frames import (
     raw_size,
 )
 from orchestrator.transport.base import Way
-from orchestrator.transport.running import printable
 
 DEAD_AFTER_S = 15.0
 """Without a byte: three pings lost."""
@@ -37,26 +34,6 @@ _WRITE_WITHIN_S = 30.0
 _SLOWEST_BYTES_PER_S = 32 * 1024
 
 FrameReader = Callable[[Frame], None]
-Progress = Callable[[Any], None]
-
-
-class CallFailed(RemoteCommandFailed):
-    """The probe did what it was asked and it failed; `error_type` is the probe's word for it."""
-
-    def __init__(
-        self, message: str, *, target: str, op: str, error_type: str, remedy: str | None
-    ) -> None:
-        super().__init__(message, target=target, command=op, exit_status=None, remedy=remedy)
-        self.error_type = error_type
-
-
-@dataclass(slots=True)
-class _Pending:
-    op: str
-    answer: asyncio.Future[Any]
-    deadline: asyncio.Timeout
-    timeout_s: float
-    on_progress: Progress | None
 
 
 class ProbeChannel:
@@ -84,8 +61,7 @@ class ProbeChannel:
         self._heard_at = clock.monotonic()
         self._over = False
         self._ponged = 0
-        self._ids = itertools.count(1)
-        self._pending: dict[int, _Pending] = {}
+        self._calls = Calls(target)
         self._writing = asyncio.Lock()
         self._doom: TargetError | None = None
         self._doomed = asyncio.Event()
@@ -106,9 +82,7 @@ class ProbeChannel:
             self._over = True
             if leave is not None:
                 leave()
-            for pending in self._pending.values():
-                if not pending.answer.done():
-                    pending.answer.set_exception(self._lost(f"was lost while `{pending.op}` ran"))
+            self._calls.lose(lambda op: self._lost(f"was lost while `{op}` ran"))
             await self._channel.close()
         return problem
 
@@ -129,21 +103,15 @@ class ProbeChannel:
         """
         if self.cut is not None:
             raise self.cut
-        number = next(self._ids)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s) as deadline:
-                self._pending[number] = _Pending(op, answer, deadline, timeout_s, on_progress)
-                if self._over:
-                    raise self._lost("is gone")
-                await self.send({"kind": "call", "id": number, "op": op, "args": args}, raw)
-                return await answer
+                with self._calls.begun(op, deadline, timeout_s, on_progress) as (number, answer):
+                    if self._over:
+                        raise self._lost("is gone")
+                    await self.send({"kind": "call", "id": number, "op": op, "args": args}, raw)
+                    return await answer
         except TimeoutError as exc:
             raise self._lost(f"gave no answer to `{op}` within {timeout_s:g} s") from exc
-        finally:
-            del self._pending[number]
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # asyncio complains of one that nobody looked at
 
     async def send(self, frame: Frame, raw: bytes | None = None) -> None:
         """Write one frame, and `raw` behind it; Unreachable where it is not taken in time.
@@ -226,68 +194,15 @@ class ProbeChannel:
     def _take(self, frame: Frame) -> None:
         match frame["kind"]:
             case "result":
-                self._settle(frame)
+                self._calls.settle(frame)
             case "progress":
-                self._progress(frame)
+                self._calls.progress(frame)
             case "pong":
                 if frame.get("n") == self._pings:
                     self._ponged = self._pings
                     self._set_late(late=False)
             case _:
                 self._on_frame(frame)
-
-    def _settle(self, frame: Frame) -> None:
-        pending = self._asked(frame)
-        if pending is None:
-            return
-        error = frame.get("error")
-        if error is None:
-            self._answer(pending, frame.get("value"))
-            return
-        if not isinstance(error, dict):
-            raise BadFrame("`error` of a result is no object")
-        remedy = error.get("remedy")
-        pending.answer.set_exception(
-            CallFailed(
-                f"{self._target}: {_sentence(error.get('message'))}",
-                target=self._target,
-                op=pending.op,
-                error_type=_sentence(error.get("type")),
-                remedy=None if remedy is None else _sentence(remedy),
-            )
-        )
-
-    def _answer(self, pending: _Pending, value: Any) -> None:
-        wrong = wrong_answer(pending.op, value)
-        if wrong is None:
-            pending.answer.set_result(value)
-            return
-        pending.answer.set_exception(
-            CallFailed(
-                f"{self._target}: the probe's answer to `{pending.op}` is none: "
-                f"{_sentence(wrong)}.",
-                target=self._target,
-                op=pending.op,
-                error_type="BadAnswer",
-                remedy="See who else could speak for the probe there.",
-            )
-        )
-
-    def _asked(self, frame: Frame) -> _Pending | None:
-        """The call that a frame belongs to; None where nobody waits for it any more."""
-        number = frame.get("id")
-        pending = self._pending.get(number) if isinstance(number, int) else None
-        return None if pending is None or pending.answer.done() else pending
-
-    def _progress(self, frame: Frame) -> None:
-        pending = self._asked(frame)
-        if pending is None:
-            return
-        if (wrong := wrong_progress(pending.op, frame.get("value"))) is not None:
-            raise BadFrame(f"progress of `{pending.op}` whose {wrong}")
-        pending.deadline.reschedule(asyncio.get_running_loop().time() + pending.timeout_s)
-        if pending.on_progress is not None:
-            pending.on_progress(frame.get("value"))
 
     async def _beat(self) -> None:
         heard, self._heard_at = self._lines.num_bytes, self._clock.monotonic()
@@ -318,7 +233,7 @@ class ProbeChannel:
 
     def _set_cut(self, problem: TargetError | None) -> None:
         """Whoever waits for an answer is told at once, and by a new probe's start only."""
-        if problem is not None and self._pending:
+        if problem is not None and self._calls.any:
             self.drop(problem)
         elif problem is not None or self.cut is not None:
             self.cut = problem
@@ -341,8 +256,3 @@ def _look_at(writing: asyncio.Task[None]) -> None:
     """asyncio complains of a failure that nobody waited for any more."""
     if not writing.cancelled():
         writing.exception()
-
-
-def _sentence(text: object) -> str:
-    """What a probe says to a person, fit for a terminal."""
-    return printable(str(text))[:4000]

@@ -50,7 +50,6 @@ OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 BITS = Kind("64 bits", lambda value: type(value) is int and 0 <= value < 2**64)
 READING = Kind("a number", lambda value: BITS.fits(value) or _is_number(value))
 """A driver's counters are unsigned."""
-WORD = Kind("a text or a number", lambda value: isinstance(value, str) or _is_number(value))
 
 Shape = Kind | Maybe | Each | list[Any] | Mapping[str, Any]
 """A list of one shape: a list of such values. A mapping: an object with at least these keys."""

@@ -17,7 +17,7 @@ from orchestrator.core.parse.nvidia_smi import QUERY, SmiOutput, looks_free, par
 from orchestrator.core.parse.tmux import PANES_FORMAT, Session, parse_sessions
 from orchestrator.core.runtimes import tmux_words
 from orchestrator.link import shell_scripts as scripts
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.shell_runs import KNOWN, known
 from orchestrator.probe.frames import pack
 from orchestrator.probe.run_folders import highest_of

@@ -12,7 +12,8 @@ from orchestrator.clock import Clock
 from orchestrator.core.errors import TargetError, Unreachable
 from orchestrator.core.model import Target
 from orchestrator.link import shell_scripts as scripts
-from orchestrator.link.probe_channel import FrameReader, Progress
+from orchestrator.link.calls import Progress
+from orchestrator.link.probe_channel import FrameReader
 from orchestrator.link.shell_ops import ShellOps, pairs
 from orchestrator.link.shell_watch import ShellWatch
 from orchestrator.probe.frames import VERSION, BadFrame, Frame

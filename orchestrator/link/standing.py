@@ -1,6 +1,6 @@
 """What a link is worth now: connected, degraded or unreachable, and why; whoever waits is told.
 
-Owns the state and its log lines. Judges nothing by itself: link.py says what it sees.
+Owns the state and its log lines. Judges nothing by itself: keeper.py says what it sees.
 """
 
 import logging

@@ -6,8 +6,9 @@ Owns who gets which frame. Keeps no probe alive (link.py) and bounds nothing (fe
 import logging
 from typing import Any
 
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.feeds import Feed, Watch
-from orchestrator.link.probe_channel import CallFailed, ProbeChannel
+from orchestrator.link.probe_channel import ProbeChannel
 from orchestrator.link.shell_probe import ShellProbe
 from orchestrator.probe.frames import Frame
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.link.answers import wrong_answer
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 from orchestrator.probe import caches, environment, preflight, release
 from orchestrator.probe.errors import OpError
 

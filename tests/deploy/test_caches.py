@@ -9,7 +9,7 @@ import pytest
 from orchestrator.core.model import Job
 from orchestrator.deploy import kernels
 from orchestrator.deploy.kernels import Kept, Making
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 
 from .caller import NearCaller
 

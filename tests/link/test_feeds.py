@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.core.model import LinkState
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.feeds import Watch
 from orchestrator.link.link import Link
-from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe.frames import WINDOW_BYTES, BadFrame, Frame, pack
 from tests.link.fakes import FakeProbe, FakeTarget, settle, until
 

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.core.errors import Unreachable
 from orchestrator.core.model import LinkState
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.link import Link
-from orchestrator.link.probe_channel import CallFailed
 from orchestrator.probe.frames import Frame, encode
 from tests.link.fakes import HELLO, FakeProbe, FakeTarget, settle, until
 

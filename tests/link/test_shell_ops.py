@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from orchestrator.core.adhoc import find_target
-from orchestrator.link.probe_channel import CallFailed
+from orchestrator.link.calls import CallFailed
 from orchestrator.link.shell_ops import ShellOps
 from orchestrator.probe.run_folders import OPS
 from orchestrator.transport.base import Transport
