@@ -148,7 +148,8 @@ async def _release_of(parts: Parts, job: Job, words: str) -> str:
         return known.pop()
     if len(known) > 1 and words:
         raise UsageError(f"{words} is the beginning of {len(known)} releases: say more of it.")
-    run = await parts.store.runs.find(words)
+    own = f"{job.name}-{words}" if words.isdigit() else words  # other jobs have a run 1 as well
+    run = await parts.store.runs.find(own)
     if run.job != job.name or run.release is None:
         raise UsageError(
             f"{words} is {run.id}, and no run of {job.name} with a release.",

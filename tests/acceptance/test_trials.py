@@ -62,6 +62,15 @@ def test_compare_says_what_the_counts_can_say(orch: Orch, short_folder: Path) ->
     assert "no run" in orch("compare", "dflash", "nothing", "@1", check=102).stderr
 
 
+def test_compare_takes_numbers_of_its_job(make_orch: MakeOrch, short_folder: Path) -> None:
+    """A number is a run of the job that is named, though another job has one of that number."""
+    other = f"  other: {{target: local, workdir: {short_folder}/o, command: sleep 0}}\n"
+    orch = make_orch(local_job(short_folder, "sleep 0", other))
+    orch("run", "dflash")
+    orch("run", "other")
+    assert orch.json("compare", "dflash", "1", "1")["a"]["trials"] == 1
+
+
 def test_bisect_finds_the_release_that_broke_it(orch: Orch, short_folder: Path) -> None:
     """Of five releases the third is the first that crashes; what is deployed stays deployed."""
     digests = []

@@ -90,8 +90,11 @@ def _after(said: Document) -> str:
 
 
 def _progress(said: Document) -> str:
-    step = said["died"]["step"]
-    return _after(said) + (f", at step {step}" if step is not None else "")
+    died = said["died"]
+    # A run that outlived its thread to a good end went on counting: its last step is a later one.
+    outlived = died["lost"] == "thread" and died["state"] == "finished"
+    known = died["step"] is not None and not outlived
+    return _after(said) + (f", at step {died['step']}" if known else "")
 
 
 def _lost(died: Document) -> str:
@@ -106,10 +109,11 @@ def _lost(died: Document) -> str:
         return f"{who}; the process still lives"
     if died["stop_reason"] == "stop_on":
         return f"{who}; orch ended the run then, as its `stop_on` asks"
+    whole = "the process" if died["lost"] == "thread" else "it"
     if died["signal"] is not None:
-        return f"{who}; it was ended by signal {died['signal']}"
+        return f"{who}; {whole} was ended by signal {died['signal']}"
     if died["exit_code"] is not None:
-        return f"{who}; it ended with exit code {died['exit_code']}"
+        return f"{who}; {whole} ended with exit code {died['exit_code']}"
     return f"{who}; the run is {died['state']}"
 
 

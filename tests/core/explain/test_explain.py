@@ -177,7 +177,7 @@ def test_text_says_who_died_and_when() -> None:
         "  died    1970-01-12 18:56:30 UTC, 10 min after its start, at step 120: "
         "Thread-3 (draft); the process still lives"
     )
-    assert "it ended with exit code 1" in text(explain(story()))
+    assert "the process ended with exit code 1" in text(explain(story()))
     assert "Seen before 2 times, first in run 2" in text(explain(story()))
 
 
@@ -225,6 +225,13 @@ def test_what_stop_on_ended_is_not_called_a_signal() -> None:
     shown = text(explain(story(run=stopped, stop_reason="stop_on")))
     assert "orch ended the run then, as its `stop_on` asks" in shown
     assert "signal 15" not in shown
+
+
+def test_a_thread_that_a_finished_run_outlived_is_told_without_the_runs_last_step() -> None:
+    """The run counted on for long after the thread's death: its step is not that of the death."""
+    shown = text(explain(story(run=run(5, state=RunState.FINISHED, exit_code=0, step=9000))))
+    assert "Thread-3 (draft); the process ended with exit code 0\n" in shown
+    assert "at step" not in shown
 
 
 def test_broken_expectation_of_a_finished_run_names_its_step_and_no_death() -> None:

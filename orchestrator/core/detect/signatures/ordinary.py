@@ -126,7 +126,7 @@ SIGNATURES: tuple[Signature, ...] = (
     ),
     signature(
         id="python_error",
-        title="A Python exception ended the program",
+        title="An error that nothing caught",
         cause="The code raised an exception that nothing caught. The innermost line of your own code is the place to look.",
         next_steps=(
             "Open the line named as the innermost frame of your own code.",
