@@ -202,6 +202,8 @@ def _reason(exc: Exception) -> str:
             return f"cannot connect ({os.strerror(number) if number else 'refused'})"
         case aiohttp.ServerDisconnectedError():
             return "it closed the connection without an answer"
+        case aiohttp.ClientResponseError():
+            return "what it answers is no HTTP"
         case _:
             return f"no answer ({type(exc).__name__})"
 

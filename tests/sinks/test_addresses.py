@@ -176,3 +176,20 @@ async def test_a_heartbeat_keeps_to_the_same_rules(caplog: pytest.LogCaptureFixt
     assert not [word for word in HIDDEN if word in said]
     await receiver.stop()
     await elsewhere.stop()
+
+
+async def test_an_answer_of_another_protocol_is_told_as_such() -> None:
+    """The port of something else, as of an sshd: the address is to be mended, not the network."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        # Whatever is left unread at the close would take the answer along.
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        result = await sent(f"http://127.0.0.1:{port}/")
+    assert result.outcome is Outcome.REFUSED
+    assert result.text == f"127.0.0.1:{port}: what it answers is no HTTP"
