@@ -176,15 +176,20 @@ class Fleet:
             await seen.link.start()
         except TargetError as error:
             logger.warning("target.unreachable", extra={"target": target.name, "why": str(error)})
+        unseen = ""
         while True:
+            # A link that never was has no state that changes: its reason is shown all the same.
+            self._changed(target.name)
             try:
                 async for event in sampled(seen.link, interval_s=seen.interval_s):
-                    seen.inside = event
+                    unseen, seen.inside = "", event
                     if target.runtime == "none":
                         seen.machine.take(event)
                     self._sampled(seen)
             except TargetError as error:
-                logger.info("gpus.unseen", extra={"target": target.name, "why": str(error)})
+                if str(error) != unseen:  # said once, and not every two seconds of a night
+                    unseen = str(error)
+                    logger.info("gpus.unseen", extra={"target": target.name, "why": unseen})
             await self._clock.sleep(self._clock.jitter(GPU_INTERVAL_S))
 
     async def _pace(self, seen: _Seen) -> None:

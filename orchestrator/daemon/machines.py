@@ -92,14 +92,17 @@ class Machine:
             await self.link.close()
 
     async def _sample(self) -> None:
+        unseen = ""
         while True:
             try:
                 async for event in sampled(self.link, interval_s=GPU_INTERVAL_S, host=True):
+                    unseen = ""
                     self.take(event)
             except TargetError as error:
-                logger.info(
-                    "gpus.unseen", extra={"target": self.link.target.name, "why": str(error)}
-                )
+                if str(error) != unseen:
+                    unseen = str(error)
+                    extra = {"target": self.link.target.name, "why": unseen}
+                    logger.info("gpus.unseen", extra=extra)
             await self._clock.sleep(self._clock.jitter(GPU_INTERVAL_S))
 
 
