@@ -1,5 +1,6 @@
 """The daemon's own log: JSON lines that rotate, and a form for people that does nothing to them."""
 
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -49,6 +50,21 @@ def test_a_line_is_json_with_its_event_and_facts() -> None:
     said = json.loads(line)
     assert (said["event"], said["level"], said["why"]) == ("supervisor.failed", "error", ATTACK)
     assert "RuntimeError" in said["traceback"]
+
+
+def test_no_line_shows_what_is_covered(tmp_path: Path) -> None:
+    """Neither in the file nor on a terminal, in facts or in a traceback."""
+    logs.set_up(tmp_path / "daemon.log")
+    seen = io.StringIO()
+    terminal = logging.StreamHandler(seen)
+    terminal.setFormatter(logs._Human())
+    logging.getLogger().addHandler(terminal)
+    logs.cover_with(lambda text: text.replace("s3cret", "****"))
+    error = RuntimeError("no login for s3cret")
+    logging.getLogger("orchestrator.x").error("x.y", extra={"why": "s3cret"}, exc_info=error)
+    for text in ((tmp_path / "daemon.log").read_text(), seen.getvalue()):
+        assert "no login for ****" in text
+        assert "s3cret" not in text
 
 
 def test_files_rotate_and_are_kept_by_number(tmp_path: Path) -> None:

@@ -119,3 +119,38 @@ def shows(text: str, value: str) -> list[str]:
     for before in (b"", b"x", b"xy", b"user:"):
         pieces.add(base64.b64encode(before + value.encode())[8:20].decode())
     return [piece for piece in pieces if piece in text or piece in plain]
+
+
+def test_what_was_printed_before_it_was_known_as_a_secret_leaves_covered(
+    make_orch: MakeOrch, short_folder: Path, receiver: Receiver
+) -> None:
+    """It is stored as it was; documents, logs, streams and the alert that waited do not show it."""
+    (short_folder / "prints.py").write_text(f"raise RuntimeError('no login for {SECRET}')\n")
+    job = local_job(short_folder, f"python3 {short_folder}/prints.py")
+    orch = make_orch(job)
+    address = orch.env.pop("ORCH_WEBHOOK_URL")
+    orch("run", check=100)
+    assert SECRET in orch("logs", "@1").stdout
+    known = local_job(
+        short_folder, f"python3 {short_folder}/prints.py", "    secrets: [MY_TOKEN]\n"
+    )
+    (orch.folder / "inventory.yaml").write_text(known)
+    orch.env["MY_TOKEN"] = SECRET
+    orch.until(lambda: SECRET not in orch("logs", "@1").stdout)
+    for words in (
+        ("logs", "@1", "--raw"),
+        ("logs", "@1", "-f"),
+        ("logs", "@1", "--grep", "login"),
+        ("show", "@1", "--json"),
+        ("explain", "@1"),
+        ("incidents", "--json"),
+        ("status", "--json"),
+    ):
+        said = orch(*words, check=None).stdout
+        assert said.strip(), words
+        assert SECRET not in said, words
+    orch.env["ORCH_WEBHOOK_URL"] = address
+    orch("status")
+    (alert,) = receiver.wait_for()
+    assert "no login for" in alert.body.decode()
+    assert SECRET not in alert.body.decode()

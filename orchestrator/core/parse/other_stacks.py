@@ -32,7 +32,7 @@ def offer_rich(stack: Stack, text: str) -> Offer:
     gap = " " if stack.pending and inside.startswith("in ") else ""
     whole = f"{stack.pending}{gap}{inside}"
     if (found := RICH_FRAME.match(whole)) and looks_like_path(found["file"]):
-        stack.part.frames.append(
+        stack.add(
             Frame(file=found["file"], line=int(found["line"]), function=found["function"].strip())
         )
         stack.pending = ""
@@ -61,7 +61,8 @@ def offer_native(stack: Stack, text: str) -> Offer:
     if (what := WHAT.match(text)) is not None:
         if stack.part.exception is not None:
             stack.part.exception = ExceptionText(type=stack.part.exception.type, message=what[1])
-        stack.part.message.append(what[1])
+        if len(stack.part.message) < MAX_MESSAGE_LINES:
+            stack.part.message.append(what[1])
         return Offer.TAKEN
     if not bare or LINKED.match(bare) or bare.startswith("#"):
         if bare and len(stack.part.message) < MAX_MESSAGE_LINES and not bare.startswith("frame #"):
@@ -75,11 +76,11 @@ def offer_fault(stack: Stack, text: str) -> Offer:
     if (thread := FAULT_THREAD.match(text)) is not None:
         current = thread["current"] is not None
         if stack.part.frames or stack.part.thread:
-            stack.parts.append(Part())
+            stack.begin(Part())
         stack.part.thread, stack.part.current = thread["name"] or "", current
         return Offer.TAKEN
     if (frame := frame_of(text)) is not None:
-        stack.part.frames.append(frame)
+        stack.add(frame)
         return Offer.TAKEN
     if not text.strip() or FAULT_NOTE.match(text):
         return Offer.TAKEN

@@ -6,6 +6,9 @@ from enum import StrEnum
 from orchestrator.core.findings import ExceptionText, Frame
 
 MAX_MESSAGE_LINES = 80
+MAX_FRAMES = 1200
+MAX_PARTS = 1000
+"""Of a chain without end, or of threads: beyond that what stands in the middle is let go."""
 
 
 class Kind(StrEnum):
@@ -81,6 +84,17 @@ class Stack:
     def part(self) -> Part:
         """The part that is being read."""
         return self.parts[-1]
+
+    def begin(self, part: Part) -> None:
+        """Go on in another part: the first ones say why, the last what was raised."""
+        self.parts.append(part)
+        if len(self.parts) > MAX_PARTS:
+            del self.parts[MAX_PARTS // 2]
+
+    def add(self, frame: Frame) -> None:
+        """A frame of the part that is being read, while there is room for it."""
+        if len(self.part.frames) < MAX_FRAMES:
+            self.part.frames.append(frame)
 
     @property
     def complete(self) -> bool:

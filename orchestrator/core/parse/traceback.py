@@ -28,7 +28,6 @@ from orchestrator.core.parse.stack_parts import MAX_MESSAGE_LINES, Kind, Offer, 
 
 MAX_STRANGERS = 200
 """Lines of others that may stand between two lines of one block."""
-MAX_FRAMES = 1200
 MAX_LATE_LINES = 6
 """Lines behind a message among which a chain's link is still looked for."""
 MAX_TABLE_LINES = 4000
@@ -81,8 +80,7 @@ class Block(Stack):
     def _offer_frame(self, text: str) -> Offer:
         frame = frame_of(text)
         if frame is not None and not (text[:1].isalpha() and exception_of(text, sure=True)):
-            if len(self.part.frames) < MAX_FRAMES:
-                self.part.frames.append(frame)
+            self.add(frame)
             return Offer.TAKEN
         if text[:1] in (" ", "\t"):
             return Offer.TAKEN if self.part.frames or OPEN_FRAME.match(text) else Offer.PASSED
@@ -105,7 +103,7 @@ class Block(Stack):
             function = (found["function"] or found["cell_function"] or "<module>").rpartition(".")[
                 2
             ]
-            self.part.frames.append(Frame(file=place, line=int(number), function=function))
+            self.add(Frame(file=place, line=int(number), function=function))
             return True
         if (arrow := NOTEBOOK_ARROW.match(text)) is None:
             return False
@@ -174,7 +172,7 @@ class Block(Stack):
         """Whether the line joins another exception to this one."""
         if not CHAIN.match(bare):
             return False
-        self.parts.append(Part(link=bare))
+        self.begin(Part(link=bare))
         self.state = "between"
         return True
 
@@ -187,7 +185,7 @@ class Block(Stack):
         """Whether the line is an exception of a group that was never raised, hence has no stack."""
         if not self.ruled or (exception := exception_of(text)) is None:
             return False
-        self.parts.append(Part(inner=True))
+        self.begin(Part(inner=True))
         self._close_part(exception, text)
         return True
 
@@ -197,7 +195,7 @@ class Block(Stack):
             return False
         if (frame := frame_of(text)) is None:
             return False
-        self.parts.append(Part(inner=True, frames=[frame]))
+        self.begin(Part(inner=True, frames=[frame]))
         self.state, self.indent = "frames", 0
         return True
 
@@ -225,7 +223,7 @@ class Block(Stack):
         inside = text[:1] in (" ", "\t", "|") or announces(self.part.message[-4:] + self.text[-2:])
         if self.kind is not Kind.GROUP and not inside:
             return Offer.ENDED
-        self.parts.append(Part(inner=True))
+        self.begin(Part(inner=True))
         self.state = "frames"
         self.indent = max(0, len(text) - len(text.lstrip()))
         return Offer.TAKEN
