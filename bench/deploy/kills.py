@@ -64,6 +64,8 @@ class Kills:
         self.seen: Counter[tuple[str, str]] = Counter()
         self.late: Counter[str] = Counter()
         """Deploys that had ended before they could be hit, by what was to hit them."""
+        self.longest_s = dict.fromkeys(KINDS, 0.0)
+        """Until the command had ended, by what it was hit by."""
         self.wrong: list[str] = []
 
     def prepare(self) -> float:
@@ -94,7 +96,7 @@ class Kills:
             self._fill()
         self._proxy.bytes_per_s = SLOW_BYTES_PER_S if kind == "transfer" else 0
         before = self._proxy.carried_bytes
-        deploying = self._start(job)
+        deploying, begun = self._start(job), time.monotonic()
         if kind == "transfer":
             self._cut_at(before + int(self._random.uniform(0.01, 0.99) * size), deploying)
         elif kind != "disk":
@@ -102,6 +104,7 @@ class Kills:
             self.late[kind] += deploying.poll() is not None
             self._hit(kind)
         done = self._ended(number, kind, deploying)
+        self.longest_s[kind] = max(self.longest_s[kind], time.monotonic() - begun)
         may_be = [wanted] if done else [*self._may_be[job], wanted]
         found = self._found(job)
         if found not in may_be:
@@ -247,7 +250,10 @@ def main(options: argparse.Namespace) -> int:
         kills.end()
     for kind in KINDS:
         old, new, late = kills.seen[kind, "old"], kills.seen[kind, "new"], kills.late[kind]
-        print(f"{kind}: {old + new} times, {late} too late; the old release {old}, the new {new}")
+        print(
+            f"{kind}: {old + new} times, {late} too late; the old release {old}, the new {new};"
+            f" {kills.longest_s[kind]:.1f} s at most"
+        )
     print(
         "\n".join(kills.wrong) or f"all whole; seed {options.seed}, a deploy took {takes_s:.2f} s"
     )

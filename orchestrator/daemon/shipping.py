@@ -4,6 +4,7 @@ It owns the order of a deploy and the words of its news. What is sent and how is
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
@@ -25,6 +26,9 @@ from orchestrator.deploy.release import DeployProgress
 from orchestrator.store.history import ReleaseEntry
 
 Message = dict[str, Any]
+
+_MOST_NEWS = 1000
+"""What nobody has taken yet; nothing waits for room, since a reader may be gone."""
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +121,7 @@ async def deploy_job(
     parts: Parts, planned: list[Planned], ahead: Ahead
 ) -> AsyncGenerator[Message, None]:
     """Deploy to all planned targets side by side; `deployed` once for each."""
-    news: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=1000)
+    news: asyncio.Queue[Message | None] = asyncio.Queue()
 
     async def all_of_them() -> None:
         try:
@@ -126,7 +130,7 @@ async def deploy_job(
                     group.create_task(_deploy_one(parts, one, news, ahead))
                 group.create_task(_keep_code(parts, planned[0]))
         finally:
-            await news.put(None)
+            news.put_nowait(None)
 
     working = asyncio.create_task(all_of_them(), name="deploy")
     try:
@@ -156,7 +160,7 @@ async def _deploy_one(
     link = parts.fleet.link(target)
 
     def tell(progress: DeployProgress) -> None:
-        if news.full():
+        if news.qsize() >= _MOST_NEWS:
             return  # news of progress may be dropped, the result may not
         if progress.line:
             message: Message = {"kind": "setup", "line": progress.line}
@@ -176,7 +180,7 @@ async def _deploy_one(
     release = await releases.deploy(caller, *args, inventory=digest)
     parts.packages.deployed[target.name, job.workdir] = planned.bundle
     parts.looks.look(link, job, release, await _remember(parts, planned, release))
-    await news.put(
+    news.put_nowait(
         {
             "kind": "deployed",
             "job": job.name,
@@ -244,8 +248,10 @@ async def deploy(parts: Parts, jobs: list[str], *, dry_run: bool) -> AsyncGenera
                 for one in planned:
                     yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
                 if not dry_run:
-                    async for message in deploy_job(parts, planned, ahead):
-                        yield message
+                    # It ends before its job is free, and while its connections are there.
+                    async with contextlib.aclosing(deploy_job(parts, planned, ahead)) as news:
+                        async for message in news:
+                            yield message
         yield {"kind": "done"}
 
 

@@ -15,7 +15,7 @@ from orchestrator.link.package import ProbePackage, probe_package
 from orchestrator.link.probe_channel import ProbeChannel
 from orchestrator.link.shell_probe import start_shell
 from orchestrator.link.subscribed import Life
-from orchestrator.probe.frames import TOKEN_SHIFT, Frame
+from orchestrator.probe.frames import BULK, TOKEN_SHIFT, Frame
 from orchestrator.transport.base import Transport
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Starter:
         slot = next(number for number in range(1000) if number not in self._bulk_slots)
         self._bulk_slots.add(slot)
         try:
-            booted = await self._boot(f"{self._key}.bulk{slot}", Patience(), bulk=True)
+            booted = await self._boot(f"{self._key}{BULK}{slot}", Patience(), bulk=True)
             probe = ProbeChannel(self._target.name, booted, self._clock, lambda _: None)
             living = asyncio.create_task(probe.live(), name=f"bulk {self._target.name}")
             try:

@@ -85,6 +85,8 @@ Ops of a call (args -> value)
     adopt_look  {what, socket, take_pipe} -> {what, name, pid, command, folder}
              what: a session, SESSION:WINDOW.PANE, or a PID
     adopt    {run, uid, attempt, attempt_dir, session, socket, what, take_pipe} -> as launch
+    copy_hold   {path} -> {held}     the turn of a place, until it is let go or the probe ends
+    copy_let_go {path} -> {}
     copy_look   {path} -> {kind, mode, size, stamp, path, link, part, part_bytes}
              kind and part: file, folder, other, nothing; part: what has the mark of one, link too
     copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, stamp, to}], more}
@@ -117,6 +119,10 @@ WINDOW_BYTES = 4 * 1024 * 1024
 PING_INTERVAL_S = 5.0
 SILENCE_LIMIT_S = 330.0
 """More than what holds a probe on its host waits (trunk.py): a cut shorter than that is nothing."""
+BULK = ".bulk"
+"""In the key of a probe that is for one transfer."""
+BULK_SILENCE_LIMIT_S = 30.0
+"""Nothing holds it over a cut, and what it has begun keeps the next deploy waiting."""
 TOKEN_SHIFT = 42
 """A generation is the token of the daemon's lease, and below it its clock in milliseconds."""
 

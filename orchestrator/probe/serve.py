@@ -1,8 +1,8 @@
 """The probe: answers calls and sends what it watches, as frames on stdin and stdout.
 
 One thread owns all state; what may take long runs in threads that only hand back a result.
-Ends at the end of stdin, after SILENCE_LIMIT_S without a frame, or when a newer probe evicts it;
-no run hangs on it.
+Ends at the end of stdin, after SILENCE_LIMIT_S without a frame (BULK_SILENCE_LIMIT_S where it is
+for one transfer), or when a newer probe evicts it; no run hangs on it.
 """
 
 import os
@@ -17,7 +17,7 @@ from .calls import Calls, op_of
 from .clean_env import clean_own_environment
 from .errors import BadCall, Refused
 from .fence import Fence, Fenced
-from .frames import SILENCE_LIMIT_S, VERSION, Frame
+from .frames import BULK, BULK_SILENCE_LIMIT_S, SILENCE_LIMIT_S, VERSION, Frame
 from .lock import take
 from .names import KERNEL_LOG
 from .pace import next_look
@@ -35,7 +35,7 @@ def main(generation: int, key: str) -> int:
     """Serve until the daemon goes; 0 then, 1 where a newer probe is there."""
     clean_own_environment()
     fence = Fence(key, generation)
-    probe = Probe(generation, *_own_pipes(), fence=fence)
+    probe = Probe(generation, *_own_pipes(), fence=fence, silence_s=silence_of(key))
     probe.greet()
     try:
         lock = take(key, generation)
@@ -50,6 +50,11 @@ def main(generation: int, key: str) -> int:
     # Threads of calls nobody waits for any more must not keep the probe alive.
     sys.stderr.flush()
     os._exit(0)
+
+
+def silence_of(key: str) -> float:
+    """Seconds without a frame that end the probe of a key."""
+    return BULK_SILENCE_LIMIT_S if BULK in key else SILENCE_LIMIT_S
 
 
 def _own_pipes() -> tuple[int, int]:
@@ -75,7 +80,7 @@ class Probe:
         stdout: int,
         *,
         fence: Fence,
-        silence_s: float = SILENCE_LIMIT_S,
+        silence_s: float,
     ) -> None:
         self._generation = generation
         self._silence_s = silence_s

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 _MARK = "ORCH_SETUP"
 _COMPLETE = "complete.json"
 _TAIL_LINES = 30
+_TAIL_CHARS = 3000
+"""Of a sentence the daemon takes 4000 in all, from its beginning on."""
+_PIECE_BYTES = 16 * 1024
+"""A longer line is told and kept in parts."""
+_TOLD_A_SECOND = 500
+"""Lines; the daemon has other runs to look at. All of them are in the log."""
 _EXPORTED = "requirements.txt"
 _NO_NETWORK = ("name resolution", "dns error", "NewConnectionError", "Network is unreachable")
 """In what pip and uv print where they reach no index."""
@@ -139,11 +145,12 @@ def ensure(
         return False
     setup = manifest.setup or {}
     folder = os.path.join(workdir.environments, digest)
-    _end_orphans(digest)
-    shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(workdir.environments, exist_ok=True)
+    mark = _mark(workdir, digest)
+    _end_orphans(mark)
+    shutil.rmtree(folder, ignore_errors=True)
     with open(f"{folder}.log", "wb") as log:
-        step = _Steps(digest, tree, workdir, around, log, progress)
+        step = _Steps(mark, folder, tree, workdir, around, log, progress)
         for argv in _commands(setup, folder, os.path.dirname(tree), step.uv):
             step.run(argv)
     files.write_record(os.path.join(folder, _COMPLETE), {"at": time.time(), "setup": setup})
@@ -187,21 +194,23 @@ class _Steps:
 
     def __init__(
         self,
-        digest: str,
+        mark: str,
+        folder: str,
         tree: str,
         workdir: Workdir,
         around: Surroundings,
         log: Any,
         progress: Progress,
     ) -> None:
-        folder = os.path.join(workdir.environments, digest)
         self._tree = tree
         self._workdir = workdir
         self._log = log
         self._progress = progress
         env = around.environment(os.path.join(folder, "bin"))
-        self._env = env | {_MARK: digest, "VIRTUAL_ENV": folder}
+        self._env = env | {_MARK: mark, "VIRTUAL_ENV": folder}
         self._tail: list[str] = []
+        self._told = self._untold = 0
+        self._since = time.monotonic()
         self.uv = shutil.which("uv", path=f"{env['PATH']}:{env['HOME']}/.local/bin")
 
     def run(self, argv: list[str]) -> None:
@@ -217,8 +226,9 @@ class _Steps:
             raise self._failed(argv, str(exc)) from exc
         with child:
             assert child.stdout is not None
-            for line in child.stdout:
+            while line := child.stdout.readline(_PIECE_BYTES):
                 self._say(line.decode("utf-8", "replace").rstrip("\r\n"))
+        self._tell_rest()
         if child.returncode < 0:
             raise self._failed(argv, f"ended by signal {-child.returncode}")
         if child.returncode:
@@ -228,7 +238,20 @@ class _Steps:
         self._log.write(line.encode("utf-8", "replace") + b"\n")
         self._log.flush()
         self._tail = [*self._tail[-_TAIL_LINES:], line]
-        self._progress({"stage": "setup", "line": line})
+        if time.monotonic() - self._since >= 1.0:
+            self._tell_rest()
+        if self._told < _TOLD_A_SECOND:
+            self._told += 1
+            self._progress({"stage": "setup", "line": line})
+        else:
+            self._untold += 1
+
+    def _tell_rest(self) -> None:
+        """Another second begins; how many lines of the last one were passed over."""
+        if self._untold:
+            line = f"({self._untold} more lines are in {self._log.name})"
+            self._progress({"stage": "setup", "line": line})
+        self._told, self._untold, self._since = 0, 0, time.monotonic()
 
     def _failed(self, argv: list[str], why: str) -> OpError:
         tail = "\n".join(self._tail)
@@ -237,7 +260,8 @@ class _Steps:
             remedy += " Where no index can be reached, `wheelhouse: DIR` sends wheels along."
         return OpError(
             "DeployError",
-            f"setup failed: {_named(argv)}: {why}; {self._workdir.unchanged()}.\n{tail}",
+            f"setup failed: {_named(argv)}: {why}; {self._workdir.unchanged()}.\n"
+            f"{tail[-_TAIL_CHARS:]}",
             remedy,
         )
 
@@ -253,9 +277,18 @@ def _named(argv: list[str]) -> str:
     return " ".join([os.path.basename(argv[0]), *words])
 
 
-def _end_orphans(digest: str) -> None:
+def _mark(workdir: Workdir, digest: str) -> str:
+    """What only those carry in their environment that make this environment of this workdir.
+
+    Another workdir may be given the same one at the same time, and a container has its own paths.
+    """
+    found = os.stat(workdir.environments)
+    return f"{digest}@{found.st_dev}:{found.st_ino}"
+
+
+def _end_orphans(mark: str) -> None:
     """End what a killed deploy left running, so that nobody else writes into the environment."""
     for found in procfs.every():
-        if procfs.environment(found.pid).get(_MARK) == digest:
+        if procfs.environment(found.pid).get(_MARK) == mark:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found.pid, signal.SIGKILL)

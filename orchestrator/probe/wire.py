@@ -10,7 +10,7 @@ import selectors
 import time
 from collections.abc import Callable
 
-from .frames import BadFrame, Frame, decode, encode, raw_size
+from .frames import MAX_FRAME_BYTES, BadFrame, Frame, decode, encode, raw_size
 
 OUT_BYTES = 1024 * 1024
 IN_BYTES = 1024 * 1024
@@ -60,8 +60,15 @@ class Wire:
         return len(self._out) >= OUT_BYTES
 
     def send(self, frame: Frame) -> None:
-        """Put a frame on its way; `flush` writes it."""
-        self._out += encode(frame)
+        """Put a frame on its way; `flush` writes it.
+
+        In the place of one that is too large goes an error: the daemon could only drop the link
+        over it, with all else that is watched here.
+        """
+        encoded = encode(frame)
+        if encoded.find(b"\n") > MAX_FRAME_BYTES:
+            encoded = encode(_too_large(frame))
+        self._out += encoded
 
     def take_back(self, frame: Frame) -> None:
         """The bytes behind a frame are needed no more: their buffer serves those that follow.
@@ -164,6 +171,15 @@ class Wire:
                 fcntl.fcntl(self._stdin, _F_SETPIPE_SZ, IN_BYTES)
             except OSError:
                 pass  # a socket, or the user's share of pipes is used up: it works all the same
+
+
+def _too_large(frame: Frame) -> Frame:
+    error = {
+        "type": "Refused",
+        "message": f"the {frame['kind']} to say is larger than {MAX_FRAME_BYTES >> 20} MiB.",
+        "remedy": "Ask for less at a time.",
+    }
+    return {"kind": "result", "id": frame.get("id"), "error": error}
 
 
 class _Raw:

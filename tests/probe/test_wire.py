@@ -1,12 +1,13 @@
 """The probe's end of the pipes: bytes behind a frame, and the buffers in which they come."""
 
+import json
 import os
 import selectors
 from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.probe.frames import Frame
+from orchestrator.probe.frames import MAX_FRAME_BYTES, Frame
 from orchestrator.probe.wire import LINE_BYTES, Wire
 
 
@@ -78,3 +79,18 @@ def test_a_frame_without_bytes_gives_nothing_back(end: End, args: object) -> Non
     """Whatever the arguments of a call are, its end neither fails nor spoils what comes next."""
     end.wire.take_back({"kind": "call", "id": 1, "op": "x", "args": args})
     assert end.comes(b"a" * LINE_BYTES)["args"]["data"] == b"a" * LINE_BYTES
+
+
+def test_an_answer_that_is_too_large_is_an_error_of_its_call() -> None:
+    """The daemon would drop the link over it, and all else that is watched there."""
+    there, here = os.pipe()
+    inward, outward = os.pipe()
+    with selectors.DefaultSelector() as selector:
+        wire = Wire(selector, there, outward, lambda _frame: None, End._noise)
+        wire.send({"kind": "result", "id": 7, "value": {"text": "x" * MAX_FRAME_BYTES}})
+        wire.flush()
+        came = json.loads(os.read(inward, MAX_FRAME_BYTES))
+    assert (came["kind"], came["id"]) == ("result", 7)
+    assert came["error"]["message"] == "the result to say is larger than 8 MiB."
+    for fd in (there, here, inward, outward):
+        os.close(fd)
