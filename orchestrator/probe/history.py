@@ -14,7 +14,8 @@ from . import procfs
 from .errors import OpError
 from .freshness import changed_since
 from .listing import held
-from .workdir import Workdir, told
+from .refusals import told
+from .workdir import Workdir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

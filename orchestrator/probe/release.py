@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from . import blobs, history, intake, setup, spare
 from . import listing as listings
 from . import manifest as wire
+from .claims import claim, give_up
 from .freshness import changed_since_ahead, changed_since_offer, look_ahead
 from .listing import Listing, sha256_of
+from .refusals import told
 from .stock import Stock
 from .tree import Builder
-from .workdir import RECORD, Workdir, claim, give_up, sync_folder, told
+from .workdir import RECORD, Workdir, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

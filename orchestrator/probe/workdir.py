@@ -1,4 +1,4 @@
-"""A job's working folder on the target: where releases lie, who may change them, what is left over.
+"""A job's working folder on the target: where releases lie, which is current, what is left over.
 
 Owns the names and the locks. A lock is the kernel's (flock): it ends with the process that holds
 it, so that whatever a killed deploy left is known by being unlocked, and is removed by the next.
@@ -8,26 +8,17 @@ Stdlib only and Python 3.10.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import functools
 import os
 import shutil
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from . import files
-from . import manifest as wire
 from .errors import OpError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    Args = dict[str, Any]
-    Progress = Callable[[Args], None]
-    Op = Callable[[Args, Progress], Args]
+    from collections.abc import Iterator
 
 _INCOMING = ".incoming-"
 TRASH = ".trash-"
@@ -35,9 +26,6 @@ SPARE = ".spare-"
 _NEXT = ".next-"
 RECORD = "release.json"
 _TURN_S = 10.0
-_SAME_RELEASE_S = 50.0
-"""How long a deploy waits for another of the same release into the same folder."""
-_REMOVALS = 100
 
 
 class Workdir:
@@ -109,7 +97,7 @@ class Workdir:
         fd = os.open(os.path.join(self.releases, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             deadline = time.monotonic() + _TURN_S
-            while not _locked(fd):
+            while not is_locked(fd):
                 if time.monotonic() > deadline:
                     raise OpError(
                         "DeployError",
@@ -144,131 +132,26 @@ def _clean_one(path: str, name: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
     elif name.startswith(_INCOMING):
-        fd = _open_lock(path)
+        fd = open_lock(path)
         if fd is None:
             return
         try:
-            if _locked(fd):
+            if is_locked(fd):
                 shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(fd)
 
 
-class _Busy(OpError):
-    """Another probe is sending this very release."""
-
-
-# What this process is deploying: incoming folder -> the lock on it, and the deploy that it is for.
-_claims: dict[str, tuple[int, int]] = {}
-# Deploys that were given up, and why: what of theirs is still on its way makes no folder anew.
-_given_up: dict[tuple[str, int], OpError] = {}
-_guard = threading.Lock()
-
-
-def claim(workdir: Workdir, digest: str, deploy: int) -> str:
-    """The incoming folder of a release, made and held by this process until it is given up.
-
-    What killed deploys left in the working folder is removed first. `deploy` is the daemon's
-    number of the deploy that asks.
-    """
-    deadline = time.monotonic() + _SAME_RELEASE_S
-    while True:
-        try:
-            with _guard:
-                return _claimed(workdir, digest, deploy)
-        except _Busy:
-            # Two jobs or targets may share this folder, and be deployed to side by side.
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
-
-
-def _claimed(workdir: Workdir, digest: str, deploy: int) -> str:
-    """One try of `claim`; _Busy where another deploy has the folder, in this process or not."""
-    path = workdir.incoming(digest)
-    if (path, deploy) in _given_up:
-        raise _given_up[path, deploy]
-    if path in _claims and os.path.isdir(path):
-        if _claims[path][1] != deploy:
-            raise _busy(path)
-        return path
-    _let_go(path)
-    with workdir.exclusively():
-        _claims[path] = (_take(path), deploy)
-        workdir.clean(keep=digest)
-    return path
-
-
-def give_up(workdir: Workdir, digest: str, deploy: int, why: OpError | None = None) -> None:
-    """Remove the incoming folder of a release and let go of it: it was committed or failed.
-
-    Whatever else is asked for this deploy fails with `why`.
-    """
-    path = workdir.incoming(digest)
-    why = why or OpError("DeployError", f"this deploy of {digest} was given up.")
-    with _guard:
-        _given_up.setdefault((path, deploy), why)
-        if path in _claims and _claims[path][1] == deploy:
-            # Threads that are writing there still may make a file each meanwhile.
-            for _ in range(_REMOVALS):
-                shutil.rmtree(path, ignore_errors=True)
-                if not os.path.isdir(path):
-                    break
-            _let_go(path)
-
-
-def _failed(workdir: Workdir, args: Args, exc: OSError) -> OpError:
-    """What the system refused, as a sentence; why the deploy was given up, where it was."""
-    refused = _refused(workdir, exc)
-    if "deploy" not in args:
-        return refused
-    digest, deploy = args["digest"], args["deploy"]
-    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-        give_up(workdir, digest, deploy, refused)
-    return _given_up.get((workdir.incoming(digest), deploy), refused)
-
-
-def _take(path: str) -> int:
-    os.makedirs(os.path.join(path, "blobs"), exist_ok=True)
-    fd = _open_lock(path)
-    if fd is not None and _locked(fd) and _is_still(fd, path):
-        return fd
-    if fd is not None:
-        os.close(fd)
-    raise _busy(path)
-
-
-def _is_still(fd: int, path: str) -> bool:
-    """Whether the lock is the folder's: the deploy that held it may have removed both meanwhile."""
-    try:
-        named = os.stat(os.path.join(path, "lock"))
-    except OSError:
-        return False
-    return os.path.samestat(os.fstat(fd), named) and os.path.isdir(os.path.join(path, "blobs"))
-
-
-def _busy(path: str) -> _Busy:
-    return _Busy(
-        "DeployError",
-        f"another deploy of this very release is sending to {path}.",
-        "Wait until it has ended, then deploy again.",
-    )
-
-
-def _let_go(path: str) -> None:
-    held = _claims.pop(path, None)
-    if held is not None:
-        os.close(held[0])
-
-
-def _open_lock(folder: str) -> int | None:
+def open_lock(folder: str) -> int | None:
+    """A descriptor of the lock in a folder; None where there is no such folder."""
     try:
         return os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
         return None
 
 
-def _locked(fd: int) -> bool:
+def is_locked(fd: int) -> bool:
+    """Take the lock if nobody has it; whether it is ours."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -283,30 +166,3 @@ def sync_folder(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def told(op: Op) -> Op:
-    """Turn what the system refuses into a sentence with its remedy."""
-
-    @functools.wraps(op)
-    def wrapped(args: Args, progress: Progress) -> Args:
-        workdir = Workdir(args["workdir"])
-        try:
-            return op(args, progress)
-        except wire.ManifestError as exc:
-            raise OpError("DeployError", f"the deploy was not understood: {exc}.") from exc
-        except OSError as exc:
-            raise _failed(workdir, args, exc) from exc
-
-    return wrapped
-
-
-def _refused(workdir: Workdir, exc: OSError) -> OpError:
-    where = os.fsdecode(exc.filename) if isinstance(exc.filename, (str, bytes)) else workdir.path
-    remedy = {
-        errno.ENOSPC: "Free some (`orch prune` removes old releases), then deploy again.",
-        errno.EDQUOT: "Raise the quota or free some space, then deploy again.",
-        errno.EACCES: "Give the target's user the right to write there, or choose another workdir.",
-        errno.EROFS: "Choose a workdir on a file system that can be written.",
-    }.get(exc.errno or 0, "Look at the job's `workdir`, or choose another one.")
-    return OpError("DeployError", f"{where}: {exc.strerror}; {workdir.unchanged()}.", remedy)

@@ -11,7 +11,8 @@ from orchestrator.core.model import Job
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
 from orchestrator.probe import release
-from orchestrator.probe import workdir as places
+from orchestrator.probe.claims import give_up
+from orchestrator.probe.workdir import Workdir
 from tests.deploy.victim import Victims
 from tests.deploy.whole import Tree, leftovers, send, tree_of
 
@@ -92,4 +93,4 @@ async def test_what_a_killed_transfer_had_sent_is_not_sent_again(
     torn.write_bytes(torn.read_bytes()[:-1])
     missing = release.offer(args, lambda _: None)["missing"]
     assert missing == [torn.name]
-    places.give_up(places.Workdir(job.workdir), bundle.digest, 1)
+    give_up(Workdir(job.workdir), bundle.digest, 1)
