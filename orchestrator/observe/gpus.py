@@ -4,7 +4,7 @@ Owns the translation of the frames that belong to no attempt. The newest count: 
 reads, the oldest are dropped.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +17,7 @@ _KNOWN = frozenset(field.name for field in fields(GpuSample))
 
 async def sampled(
     link: Link, *, interval_s: float, host: bool = False
-) -> AsyncIterator[GpusSampled]:
+) -> AsyncGenerator[GpusSampled, None]:
     """Rounds of samples every `interval_s` seconds (0: one round only), while iterated.
 
     `host`: the link leads to the machine itself, where PIDs of the driver can be looked up.

@@ -1,6 +1,7 @@
 """The first minute: `orch init` looks around and writes what the next commands work with."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -64,12 +65,15 @@ def test_a_person_is_asked(bare: Orch, tmux: TmuxCall) -> None:
     def screen() -> str:
         return tmux("-L", "asked", "capture-pane", "-p", "-J", "-t", "a").stdout
 
+    def asked(question: str) -> bool:
+        return question in screen()
+
     for question, answer in (
         ("Which host?", "1"),
         ("Which container of box?", "1"),
         ("Where shall the daemon live?", "2"),
     ):
-        bare.until(lambda question=question: question in screen())
+        bare.until(partial(asked, question))
         tmux("-L", "asked", "send-keys", "-t", "a", answer, "Enter")
     bare.until(lambda: "left with 0" in screen())
     text = (bare.folder / "inventory.yaml").read_text()

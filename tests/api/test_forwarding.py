@@ -4,7 +4,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ class FarBackend(CannedBackend):
         finally:
             self.left.set()
 
-    async def changes(self, since: int) -> AsyncIterator[Snapshot]:
+    async def changes(self, since: int) -> AsyncGenerator[Snapshot, None]:
         yield await self.snapshot(since)
         raise self.breaks or AssertionError
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def audit(folder: Path, printed: str, code: int, complaint: str = "") -> tuple[i
     return done.returncode, done.stdout
 
 
-def found(*flaws: dict[str, object]) -> str:
+def found(*flaws: Mapping[str, object]) -> str:
     """The JSON of pip-audit for one package."""
     return json.dumps({"dependencies": [{"name": "pkg", "version": "1.0", "vulns": list(flaws)}]})
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,12 @@ def attempt_view(number: int = 1, **changes: Any) -> dict[str, Any]:
 
 def running(**changes: Any) -> dict[str, Any]:
     """The same run while it still lived."""
-    alive = {"state": "running", "exit_code": None, "ended_at": None, "verdict": None}
+    alive: dict[str, Any] = {
+        "state": "running",
+        "exit_code": None,
+        "ended_at": None,
+        "verdict": None,
+    }
     alive |= {"attempts": [attempt_view(state="running", ended_at=None, exit_code=None)]}
     return run_view(**{**alive, "incident": None, "incident_state": None, **changes})
 
@@ -319,12 +324,12 @@ class CannedBackend:
             "cursor": 17,
             "at": STARTED + 100,
             "daemon": await self.daemon_view(),
-            "targets": [TARGET],  # type: ignore[typeddict-item]  # canned
+            "targets": [TARGET],  # type: ignore[list-item]  # canned
             "runs": self.documents["runs"]["runs"],
-            "incidents": [incident_view()],  # type: ignore[typeddict-item]  # canned
+            "incidents": [incident_view()],  # type: ignore[list-item]  # canned
         }
 
-    async def changes(self, since: int) -> AsyncIterator[Snapshot]:
+    async def changes(self, since: int) -> AsyncGenerator[Snapshot, None]:
         yield await self.snapshot(since)
 
     async def elsewhere(self, words: str, what: str) -> None:

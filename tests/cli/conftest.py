@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,14 +64,14 @@ def orch(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     return call
 
 
-def spawn(*words: str, **options: object) -> subprocess.Popen[bytes]:
+def spawn(*words: str, **options: Any) -> subprocess.Popen[bytes]:
     """`orch WORDS` as a process of its own, its output in pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "orchestrator", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
-        **options,  # type: ignore[call-overload]  # as Popen takes them
+        **options,
     )
 
 

@@ -166,7 +166,7 @@ def test_colours_bars_and_torn_letters_are_text(logs: Path, orch: Orch, content:
     assert orch("diagnose", "odd").out == "ok: no crash found\n"
 
 
-PACKED = {
+PACKED: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,

@@ -168,7 +168,7 @@ def test_a_cut_stream_is_taken_up_at_its_offset(canned: CannedBackend, orch: Orc
 
         def __iter__(self) -> Any:
             rest = LOG[16:]
-            answers = [
+            answers: list[list[Any]] = [
                 [{"kind": "run", "run": running()}, log_message(LOG[:16]), "cut"],
                 [log_message(rest, 16), {"kind": "end", "run": run_view(state="finished")}],
             ]

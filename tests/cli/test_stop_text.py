@@ -37,6 +37,6 @@ GIB = 1024**3
         ),
     ],
 )
-def test_it_claims_what_was_looked_at(message: dict[str, object], said: str):
+def test_it_claims_what_was_looked_at(message: dict[str, object], said: str) -> None:
     """GPUs by number where they were free in time, their holders where they were not."""
     assert stopped_text(message, name="run 2") == said

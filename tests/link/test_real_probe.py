@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,7 @@ async def test_a_call_given_up_in_the_middle_of_its_bytes_harms_no_other(
     await link.start()
     try:
         for number in range(8):
-            args = {"path": "/srv/file", "offset": 0}
+            args: dict[str, Any] = {"path": "/srv/file", "offset": 0}
             giving = asyncio.create_task(link.call("copy_write", raw=bytes(8_000_000), **args))
             await asyncio.sleep(0.003 * number)  # some are cut before, some within, some behind
             giving.cancel()

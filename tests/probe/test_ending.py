@@ -23,7 +23,7 @@ wait
 """
 
 
-def test_the_whole_tree_of_a_run_is_ended(probe: Driver, a_run: Run):
+def test_the_whole_tree_of_a_run_is_ended(probe: Driver, a_run: Run) -> None:
     """Descendants, those with a session of their own, and those that ignore SIGTERM."""
     probe.call("launch", **a_run.spec("bash", "-c", TREE))
     probe.call("watch", **a_run.watch())
@@ -66,7 +66,9 @@ def _sleepers(word: str) -> list[int]:
     return [pid for pid in living if procfs.command_line(pid) == f"sleep {word}"]
 
 
-def test_a_daemon_that_hides_from_its_run_is_ended_with_it(probe: Driver, a_run: Run, python: str):
+def test_a_daemon_that_hides_from_its_run_is_ended_with_it(
+    probe: Driver, a_run: Run, python: str
+) -> None:
     """Forked twice, in a session of its own, with an empty environment, and no parent but one."""
     word = f"1000.{os.getpid()}1"
     probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "1000"))
@@ -80,7 +82,7 @@ def test_a_daemon_that_hides_from_its_run_is_ended_with_it(probe: Driver, a_run:
 
 def test_a_daemon_that_outlived_its_run_is_still_known_as_the_runs(
     probe: Driver, a_run: Run, python: str
-):
+) -> None:
     """The relay has gone by then; what it wrote down names it, PID and start."""
     word = f"1000.{os.getpid()}2"
     probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "0"))
@@ -92,7 +94,9 @@ def test_a_daemon_that_outlived_its_run_is_still_known_as_the_runs(
     assert _sleepers(word) == []
 
 
-def test_a_daemon_is_still_known_once_the_relay_was_killed(probe: Driver, a_run: Run, python: str):
+def test_a_daemon_is_still_known_once_the_relay_was_killed(
+    probe: Driver, a_run: Run, python: str
+) -> None:
     """What hides from the run is ended with it also where nobody could write an exit record."""
     word = f"1000.{os.getpid()}3"
     probe.call("launch", **a_run.spec(python, "-c", DAEMON, word, "1000"))
@@ -112,7 +116,7 @@ def _text(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_orphans_that_end_do_not_pile_up_under_the_relay(probe: Driver, a_run: Run):
+def test_orphans_that_end_do_not_pile_up_under_the_relay(probe: Driver, a_run: Run) -> None:
     """Whoever adopts must reap; the program's own end is told right all the same."""
     program = "for n in 1 2 3 4 5; do (sleep 0.2 &) ; done; echo ready; sleep 1000"
     probe.call("launch", **a_run.spec("bash", "-c", program))
@@ -128,7 +132,7 @@ def test_orphans_that_end_do_not_pile_up_under_the_relay(probe: Driver, a_run: R
     assert probe.kind("exit")["record"]["signal"] == 9
 
 
-def test_a_program_that_saves_on_sigterm_may_use_its_children(probe: Driver, a_run: Run):
+def test_a_program_that_saves_on_sigterm_may_use_its_children(probe: Driver, a_run: Run) -> None:
     """Only the top is told at first: its workers live until it has ended."""
     program = """
 sleep 1000 & worker=$!
@@ -145,7 +149,7 @@ while :; do sleep 0.05; done
     assert b"saved with its worker" in probe.stream(a_run.run)
 
 
-def test_a_stopped_program_is_ended_too(probe: Driver, a_run: Run):
+def test_a_stopped_program_is_ended_too(probe: Driver, a_run: Run) -> None:
     """A SIGSTOP does not save it from a SIGTERM that it could otherwise act on."""
     probe.call("launch", **a_run.spec("sh", "-c", "echo ready; sleep 1000; echo no"))
     probe.call("watch", **a_run.watch())
@@ -157,7 +161,7 @@ def test_a_stopped_program_is_ended_too(probe: Driver, a_run: Run):
 
 def test_a_run_of_the_same_name_from_another_state_folder_is_left_alone(
     probe: Driver, a_run: Run, folder: Path
-):
+) -> None:
     """Run ids repeat between state folders; the folder with its random part does not."""
     env = {**os.environ, "ORCH_RUN_ID": a_run.run, "ORCH_RUN_DIR": f"/srv/{a_run.run}.other"}
     with subprocess.Popen(["sleep", "1000"], env=env) as namesake:
@@ -169,7 +173,7 @@ def test_a_run_of_the_same_name_from_another_state_folder_is_left_alone(
     assert namesake.pid not in ended["ended"]
 
 
-def test_the_end_of_what_has_ended_is_no_error(probe: Driver, a_run: Run):
+def test_the_end_of_what_has_ended_is_no_error(probe: Driver, a_run: Run) -> None:
     """Asked again, or for an attempt that is over, it has nothing to do."""
     probe.call("launch", **a_run.spec("true"))
     probe.call("watch", **a_run.watch())
@@ -178,7 +182,7 @@ def test_the_end_of_what_has_ended_is_no_error(probe: Driver, a_run: Run):
     assert (ended["ended"], ended["remaining"]) == ([], [])
 
 
-def test_an_orphan_of_a_dead_relay_is_ended(probe: Driver, a_run: Run):
+def test_an_orphan_of_a_dead_relay_is_ended(probe: Driver, a_run: Run) -> None:
     """The relay was killed, its program lives on without a terminal, and is still the run's."""
     probe.call("launch", **a_run.spec("sh", "-c", "trap '' HUP; echo ready; sleep 1000"))
     probe.call("watch", **a_run.watch())
@@ -189,7 +193,7 @@ def test_an_orphan_of_a_dead_relay_is_ended(probe: Driver, a_run: Run):
     assert len(probe.call("end", **a_run.end())["ended"]) >= 1
 
 
-def test_a_signal_that_cannot_be_sent_is_refused(probe: Driver, a_run: Run):
+def test_a_signal_that_cannot_be_sent_is_refused(probe: Driver, a_run: Run) -> None:
     """Neither an unknown signal nor a program that is gone goes unnoticed."""
     probe.call("launch", **a_run.spec("sleep", "1000"))
     error = probe.result("signal", attempt_dir=str(a_run.attempt()), signal="NOPE")["error"]

@@ -19,12 +19,12 @@ KINDS = {frame["kind"]: frame for frame in FRAMES if frame.get("id") != 2}
 
 
 @pytest.mark.parametrize("line", GOLDEN, ids=lambda line: decode(line)["kind"])
-def test_a_frame_is_written_as_it_was_read(line: bytes):
+def test_a_frame_is_written_as_it_was_read(line: bytes) -> None:
     """Changing how a frame looks on the wire changes this file."""
     assert encode(decode(line)) == line
 
 
-def test_every_kind_of_frame_is_in_the_documentation_and_in_the_golden_file():
+def test_every_kind_of_frame_is_in_the_documentation_and_in_the_golden_file() -> None:
     """The table in frames.py and the golden file list the same kinds."""
     assert frames.__doc__ is not None
     tables = frames.__doc__.split("Probe to daemon\n")[1].split("Ops of a call")[0]
@@ -33,7 +33,7 @@ def test_every_kind_of_frame_is_in_the_documentation_and_in_the_golden_file():
 
 
 @pytest.mark.tmux
-def test_a_probe_sends_frames_of_the_golden_shape(probe: Driver, a_run: Run):
+def test_a_probe_sends_frames_of_the_golden_shape(probe: Driver, a_run: Run) -> None:
     """The keys of what is really sent are those of the golden file."""
     probe.call("launch", **a_run.spec("sh", "-c", "echo hi; sleep 0.2"))
     probe.call("watch", **a_run.watch())
@@ -52,7 +52,7 @@ def test_a_probe_sends_frames_of_the_golden_shape(probe: Driver, a_run: Run):
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_frame_or_refused(line: bytes):
+def test_any_bytes_are_a_frame_or_refused(line: bytes) -> None:
     """Noise on the wire raises BadFrame and nothing else."""
     try:
         frame = decode(line)
@@ -70,7 +70,7 @@ def test_any_bytes_are_a_frame_or_refused(line: bytes):
         max_size=4,
     )
 )
-def test_whatever_is_encoded_is_one_line_and_comes_back(fields: dict[str, object]):
+def test_whatever_is_encoded_is_one_line_and_comes_back(fields: dict[str, object]) -> None:
     """Newlines, surrogates and any other text inside never break the framing."""
     frame = {**fields, "kind": "result"}
     line = encode(frame)
@@ -80,13 +80,13 @@ def test_whatever_is_encoded_is_one_line_and_comes_back(fields: dict[str, object
 
 
 @given(st.binary())
-def test_bytes_come_back_as_they_were(chunk: bytes):
+def test_bytes_come_back_as_they_were(chunk: bytes) -> None:
     """`data` holds any bytes."""
     assert unpack(pack(chunk)) == chunk
 
 
 @given(st.text(max_size=40) | st.none() | st.integers())
-def test_a_data_field_that_is_no_base64_is_refused(text: object):
+def test_a_data_field_that_is_no_base64_is_refused(text: object) -> None:
     """A damaged frame is a BadFrame, not bytes that look right."""
     try:
         chunk = unpack(text)  # type: ignore[arg-type]
@@ -101,13 +101,13 @@ def test_a_data_field_that_is_no_base64_is_refused(text: object):
     [b"[" * 100_000, b"{}", b"[]", b'{"kind": 3}', b"null", b'{"kind": "x"', b"\xff\xfe", b""],
     ids=lambda line: repr(line[:12]),
 )
-def test_what_is_no_frame_is_refused(line: bytes):
+def test_what_is_no_frame_is_refused(line: bytes) -> None:
     """Nesting that would exhaust the parser, other JSON, halves and noise."""
     with pytest.raises(BadFrame):
         decode(line)
 
 
-def test_a_line_longer_than_a_frame_may_be_is_refused():
+def test_a_line_longer_than_a_frame_may_be_is_refused() -> None:
     """A flood without a newline is not parsed."""
     with pytest.raises(BadFrame, match="at most"):
         decode(b'{"kind":"x"}' + b" " * frames.MAX_FRAME_BYTES)

@@ -59,7 +59,7 @@ def path(without_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def test_a_recorded_h200_is_read():
+def test_a_recorded_h200_is_read() -> None:
     """The rows of a real driver 580, units and all."""
     samples = smi.parse((CAPTURES / "h200-query.txt").read_text())
     assert [sample["index"] for sample in samples] == [0, 1]
@@ -86,7 +86,7 @@ def test_a_recorded_h200_is_read():
     }
 
 
-def test_what_a_gpu_does_not_say_is_none():
+def test_what_a_gpu_does_not_say_is_none() -> None:
     """`[N/A]`, `[Not Supported]`, `ERR!` and a lost GPU are no zeros."""
     samples = smi.parse((CAPTURES / "unknown-values.txt").read_text())
     assert [sample["memory_used_bytes"] for sample in samples] == [None, 11 * MIB, None]
@@ -97,14 +97,14 @@ def test_what_a_gpu_does_not_say_is_none():
     assert samples[2]["extra"] == {"error": "GPU is lost"}
 
 
-def test_nvidia_smi_is_asked_where_nvml_is_not_there(path: Path):
+def test_nvidia_smi_is_asked_where_nvml_is_not_there(path: Path) -> None:
     """The source is said, so that nobody takes the one for the other."""
     install(path, (CAPTURES / "h200-query.txt").read_text())
     frame = sample_gpus()
     assert (frame["source"], len(frame["samples"]), frame["error"]) == ("nvidia-smi", 2, None)
 
 
-def test_a_driver_mismatch_is_an_error_and_no_sample(path: Path):
+def test_a_driver_mismatch_is_an_error_and_no_sample(path: Path) -> None:
     """The driver's own sentence is passed on."""
     install(path, (CAPTURES / "driver-mismatch.txt").read_text(), status=18)
     frame = sample_gpus()
@@ -112,7 +112,7 @@ def test_a_driver_mismatch_is_an_error_and_no_sample(path: Path):
     assert "Driver/library version mismatch" in frame["error"]
 
 
-def test_rows_and_complaint_of_one_call_are_both_kept(path: Path):
+def test_rows_and_complaint_of_one_call_are_both_kept(path: Path) -> None:
     """One lost GPU does not hide the others."""
     install(path, (CAPTURES / "lost-gpu.txt").read_text(), status=15)
     frame = sample_gpus()
@@ -120,7 +120,7 @@ def test_rows_and_complaint_of_one_call_are_both_kept(path: Path):
     assert "GPU is lost" in frame["error"]
 
 
-def test_columns_that_an_old_driver_does_not_know_are_left_out(path: Path):
+def test_columns_that_an_old_driver_does_not_know_are_left_out(path: Path) -> None:
     """It refuses the whole question for one; the rest is asked again."""
     text = (CAPTURES / "driver-390-k80.txt").read_text()
     install(path, text, lacks="mig.mode.current")
@@ -134,7 +134,7 @@ def test_columns_that_an_old_driver_does_not_know_are_left_out(path: Path):
 
 def test_a_machine_without_gpus_is_no_error(
     without_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+) -> None:
     """No library, no nvidia-smi: an empty list, and no source."""
     monkeypatch.setenv("PATH", str(tmp_path))
     assert sample_gpus() == {"source": None, "samples": [], "error": None}

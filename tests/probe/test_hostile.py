@@ -30,7 +30,7 @@ def attempt_record(run: Run) -> dict[str, int]:
 
 def test_the_death_of_the_tmux_server_leaves_the_run_alone(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """The session is told as detached; log and exit are those of an undisturbed run."""
     probe.call("launch", **a_run.spec("sh", "-c", COUNT))
     probe.call("watch", **a_run.watch())
@@ -43,7 +43,7 @@ def test_the_death_of_the_tmux_server_leaves_the_run_alone(
 
 def test_a_probe_killed_and_started_again_goes_on_at_the_offset(
     start: Callable[..., Driver], a_run: Run
-):
+) -> None:
     """No byte is missing and none comes twice, though the first probe was killed with -9."""
     first = start(generation=1)
     first.call("launch", **a_run.spec("sh", "-c", COUNT))
@@ -58,7 +58,7 @@ def test_a_probe_killed_and_started_again_goes_on_at_the_offset(
     assert stored + second.stream(a_run.run) == COUNTED
 
 
-def test_a_relay_killed_with_9_is_gone_and_not_ended(probe: Driver, a_run: Run):
+def test_a_relay_killed_with_9_is_gone_and_not_ended(probe: Driver, a_run: Run) -> None:
     """Nobody knows how the program ended, and the frame says just that."""
     probe.call("launch", **a_run.spec("sh", "-c", "echo before; sleep 100"))
     probe.call("watch", **a_run.watch())
@@ -68,7 +68,7 @@ def test_a_relay_killed_with_9_is_gone_and_not_ended(probe: Driver, a_run: Run):
     assert not any(frame["kind"] == "exit" for frame in probe.frames)
 
 
-def test_lines_of_a_program_among_the_gaps_end_no_probe(probe: Driver, a_run: Run):
+def test_lines_of_a_program_among_the_gaps_end_no_probe(probe: Driver, a_run: Run) -> None:
     """What is no gap in gaps.jsonl is passed over, and the run is followed to its end."""
     junk = '\'x}\' \'{"offset":"a","size":1,"reason":"r"}\' \'[1]}\' \'{"offset":-1,"size":2}\''
     program = f"cd {a_run.attempt()}; printf '%s\\n' {junk} > gaps.jsonl; echo on; exit 4"
@@ -84,7 +84,7 @@ def test_lines_of_a_program_among_the_gaps_end_no_probe(probe: Driver, a_run: Ru
 )
 def test_a_signal_and_its_exit_code_are_told_apart(
     probe: Driver, a_run: Run, program: str, code: int | None, number: int | None
-):
+) -> None:
     """`exit 137` is a code, kill -9 is a signal; `$?` could not say which."""
     probe.call("launch", **a_run.spec("sh", "-c", program))
     probe.call("watch", **a_run.watch())
@@ -92,7 +92,7 @@ def test_a_signal_and_its_exit_code_are_told_apart(
     assert (record["code"], record["signal"]) == (code, number)
 
 
-def test_binary_output_is_kept_byte_for_byte(probe: Driver, a_run: Run):
+def test_binary_output_is_kept_byte_for_byte(probe: Driver, a_run: Run) -> None:
     """Every byte value and broken UTF-8; all the terminal does is put CR before LF."""
     program = "import os; os.write(1, bytes(range(256)) * 200 + b'\\xff\\xfe end')"
     probe.call("launch", **a_run.spec("python3", "-c", program))
@@ -102,7 +102,7 @@ def test_binary_output_is_kept_byte_for_byte(probe: Driver, a_run: Run):
     assert probe.stream(a_run.run) == expected == a_run.log()
 
 
-def test_a_flood_is_stored_whole(probe: Driver, a_run: Run):
+def test_a_flood_is_stored_whole(probe: Driver, a_run: Run) -> None:
     """50 MB as fast as a terminal takes them, half of it one line: all of it is stored and sent."""
     program = "head -c 25000000 /dev/zero | tr '\\0' x; yes 0123456789012345678 | head -c 25000000"
     probe.call("launch", **a_run.spec("sh", "-c", program))
@@ -116,7 +116,7 @@ def test_a_flood_is_stored_whole(probe: Driver, a_run: Run):
 
 def test_a_flood_that_nobody_stores_does_not_starve_another_run(
     start: Callable[..., Driver], a_run: Run, folder: Path
-):
+) -> None:
     """Unacknowledged bytes stop at the window; the other watch gets its lines and its exit."""
     probe = start(acknowledge=False)
     other = Run(folder, job="other")
@@ -138,7 +138,7 @@ def test_a_flood_that_nobody_stores_does_not_starve_another_run(
 
 def test_a_descendant_that_keeps_the_terminal_does_not_hold_the_exit_record(
     probe: Driver, a_run: Run
-):
+) -> None:
     """The wait for its output is bounded; what it wrote until then is in the log."""
     probe.call(
         "launch", **a_run.spec("sh", "-c", "(echo from below; sleep 300) & sleep 0.2; exit 6")
@@ -148,7 +148,7 @@ def test_a_descendant_that_keeps_the_terminal_does_not_hold_the_exit_record(
     assert b"from below" in probe.stream(a_run.run)
 
 
-def test_a_log_that_is_cut_is_a_gap_and_goes_on(probe: Driver, a_run: Run):
+def test_a_log_that_is_cut_is_a_gap_and_goes_on(probe: Driver, a_run: Run) -> None:
     """After somebody truncates the log its new bytes come from offset 0, behind a gap."""
     program = "echo old text; read go; echo new text; read go"
     probe.call("launch", **a_run.spec("sh", "-c", program))
@@ -162,7 +162,7 @@ def test_a_log_that_is_cut_is_a_gap_and_goes_on(probe: Driver, a_run: Run):
     assert record["signal"] == signal.SIGHUP
 
 
-def test_a_log_that_is_rotated_loses_nothing(probe: Driver, a_run: Run):
+def test_a_log_that_is_rotated_loses_nothing(probe: Driver, a_run: Run) -> None:
     """The relay goes on in a new file; the old one is read to its end before the new one begins."""
     probe.call("launch", **a_run.spec("sh", "-c", COUNT))
     probe.call("watch", **a_run.watch())
@@ -175,7 +175,7 @@ def test_a_log_that_is_rotated_loses_nothing(probe: Driver, a_run: Run):
     assert b"".join(chunks) == COUNTED
 
 
-def test_metrics_arrive_without_a_poll(probe: Driver, a_run: Run):
+def test_metrics_arrive_without_a_poll(probe: Driver, a_run: Run) -> None:
     """A line appended to metrics.jsonl by any program is sent, though no relay pokes for it."""
     probe.call("launch", **a_run.spec("sleep", "100"))
     probe.call("watch", **a_run.watch())
@@ -238,7 +238,7 @@ def full_disk_run(small_disk: Path, start: Callable[..., Driver]) -> Iterator[Ru
 
 def test_a_full_disk_makes_a_gap_of_known_size_and_the_run_goes_on(
     start: Callable[..., Driver], full_disk_run: Run, small_disk: Path
-):
+) -> None:
     """Once there is room again the newest bytes are written; gap and file add up to all of it."""
     run, num_lines = full_disk_run, 400_000
     filler = small_disk / "filler"
@@ -268,7 +268,7 @@ def test_a_full_disk_makes_a_gap_of_known_size_and_the_run_goes_on(
 
 def test_a_disk_that_stays_full_still_gets_its_exit_record(
     start: Callable[..., Driver], full_disk_run: Run, small_disk: Path
-):
+) -> None:
     """Room for the record and the gap was set aside at the start."""
     run, num_lines = full_disk_run, 50_000
     (small_disk / "filler").write_bytes(b"f" * 5_000_000)
@@ -284,7 +284,7 @@ def test_a_disk_that_stays_full_still_gets_its_exit_record(
     assert record["log_bytes"] + sum(gap["size"] for gap in gaps) == whole
 
 
-def test_a_program_that_lets_go_of_its_terminal_lives_on(probe: Driver, a_run: Run):
+def test_a_program_that_lets_go_of_its_terminal_lives_on(probe: Driver, a_run: Run) -> None:
     """All three descriptors sent elsewhere, as daemons do: no SIGHUP, and its own exit code."""
     program = "echo first; exec >/dev/null 2>&1 </dev/null; sleep 1.5; exit 5"
     probe.call("launch", **a_run.spec("bash", "-c", program))
@@ -294,7 +294,7 @@ def test_a_program_that_lets_go_of_its_terminal_lives_on(probe: Driver, a_run: R
     assert probe.stream(a_run.run) == b"first\r\n"
 
 
-def test_what_is_written_to_a_terminal_opened_again_is_kept(probe: Driver, a_run: Run):
+def test_what_is_written_to_a_terminal_opened_again_is_kept(probe: Driver, a_run: Run) -> None:
     """A program that closed its terminal and opens it by name is heard again, to its last byte."""
     program = (
         "T=$(tty); echo first; exec >/dev/null 2>&1 </dev/null; sleep 0.5; "
@@ -307,7 +307,7 @@ def test_what_is_written_to_a_terminal_opened_again_is_kept(probe: Driver, a_run
     assert probe.stream(a_run.run) == b"first\r\n" + count + b"last\r\n"
 
 
-def test_a_run_whose_folder_was_removed_is_gone(probe: Driver, a_run: Run):
+def test_a_run_whose_folder_was_removed_is_gone(probe: Driver, a_run: Run) -> None:
     """Nothing is left that could say how it ended, and the watch does not wait for ever."""
     probe.call("launch", **a_run.spec("sh", "-c", "echo up; read line"))
     probe.call("watch", **a_run.watch())
@@ -321,7 +321,7 @@ def test_a_run_whose_folder_was_removed_is_gone(probe: Driver, a_run: Run):
 @pytest.mark.parametrize("plant", ["mkfifo output.log", "ln -s ../../victim output.log"])
 def test_what_a_program_puts_in_its_log_s_place_holds_nothing_up(
     probe: Driver, a_run: Run, plant: str
-):
+) -> None:
     """Neither a FIFO nor a link: the relay and the probe go on, and no other file is touched."""
     victim = a_run.directory.parent / "victim"
     victim.write_bytes(b"not for the run")
@@ -339,7 +339,7 @@ def test_what_a_program_puts_in_its_log_s_place_holds_nothing_up(
 
 def test_a_relay_that_hangs_is_ended_with_its_run(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """A stop ends: what does not answer is killed, and the attempt is told as gone."""
     probe.call("launch", **a_run.spec("sh", "-c", "echo before; sleep 100"))
     probe.call("watch", **a_run.watch())

@@ -38,7 +38,7 @@ from tests.probe.driver import eventually
         ("", None),
     ],
 )
-def test_the_outermost_container_is_named(cgroup: str, container: str | None):
+def test_the_outermost_container_is_named(cgroup: str, container: str | None) -> None:
     """Of cgroup v1 and v2, of Proxmox, plain LXC, docker and podman, and of nests of them."""
     assert container_of(cgroup) == container
 
@@ -52,18 +52,18 @@ def test_the_outermost_container_is_named(cgroup: str, container: str | None):
         ("Name:\tpython3\nPid:\t9001\n", None),
     ],
 )
-def test_the_innermost_pid_is_the_last(status: str, pid: int | None):
+def test_the_innermost_pid_is_the_last(status: str, pid: int | None) -> None:
     """A kernel without PID namespaces says nothing."""
     assert innermost_pid(status) == pid
 
 
-def test_a_pid_that_is_gone_is_nowhere():
+def test_a_pid_that_is_gone_is_nowhere() -> None:
     """It may end between the sample and the question."""
     assert place_of(2**22 + 1).container is None
     assert place_of(os.getpid()).pid in {None, os.getpid()}
 
 
-def test_docker_and_podman_say_what_a_container_is_called(tmp_path: Path):
+def test_docker_and_podman_say_what_a_container_is_called(tmp_path: Path) -> None:
     """By their own files, in the forms of docker 28 and podman 5; an unknown one has no name."""
     docker, podman = tmp_path / "containers", tmp_path / "containers.json"
     (docker / ("ab" * 32)).mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_docker_and_podman_say_what_a_container_is_called(tmp_path: Path):
     assert name_of("200") == "200"
 
 
-def test_a_run_is_known_by_what_its_processes_descend_from(tmp_path: Path):
+def test_a_run_is_known_by_what_its_processes_descend_from(tmp_path: Path) -> None:
     """Even with an empty environment, by the relay above it; others are nobody's."""
     attempt = tmp_path / "runs" / "dflash-7.u9" / "1"
     relay = tmp_path / "probe.pyz"
@@ -92,7 +92,7 @@ def test_a_run_is_known_by_what_its_processes_descend_from(tmp_path: Path):
     assert run_of(os.getpid()).run is None
 
 
-def test_who_has_ended_is_remembered_for_a_while():
+def test_who_has_ended_is_remembered_for_a_while() -> None:
     """A line about a process often comes when it is gone."""
     census = Census()
     env = {"ORCH_RUN_ID": "dflash-7", "ORCH_RUN_DIR": "/w/runs/dflash-7.u9"}

@@ -28,7 +28,7 @@ from tests.probe.driver import Driver
         ("", None),
     ],
 )
-def test_a_record_is_taken_apart(record: str, parsed: tuple[int, float, str] | None):
+def test_a_record_is_taken_apart(record: str, parsed: tuple[int, float, str] | None) -> None:
     """Priority and flags go; so does the dictionary behind the text."""
     assert parse_record(record) == parsed
 
@@ -43,7 +43,7 @@ def kernel_log() -> Path:
     return Path(KERNEL_LOG)
 
 
-def test_a_line_of_interest_is_sent_and_others_are_not(probe: Driver, kernel_log: Path):
+def test_a_line_of_interest_is_sent_and_others_are_not(probe: Driver, kernel_log: Path) -> None:
     """Lines from the time asked for on, written before and after the call."""
     token = f"orch test {os.urandom(6).hex()}"
     begun = time.time()
@@ -60,7 +60,7 @@ def test_a_line_of_interest_is_sent_and_others_are_not(probe: Driver, kernel_log
     assert begun - 2.0 < after["t"] < time.time() + 2.0
 
 
-def test_lines_behind_a_known_one_are_asked_for_at_once(probe: Driver, kernel_log: Path):
+def test_lines_behind_a_known_one_are_asked_for_at_once(probe: Driver, kernel_log: Path) -> None:
     """What the kernel has said up to now, without what was told before; a PID is looked up."""
     token = f"orch test {os.urandom(6).hex()}"
     begun = time.time()

@@ -34,7 +34,7 @@ def gaps(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines if line]
 
 
-def test_bytes_wait_for_room_and_none_is_lost(disk: Path):
+def test_bytes_wait_for_room_and_none_is_lost(disk: Path) -> None:
     """As long as they fit into memory, a full disk loses nothing."""
     log = LogFile(str(disk), ring_bytes=RING)
     (disk / "filler").write_bytes(b"f" * 200_000)
@@ -49,7 +49,7 @@ def test_bytes_wait_for_room_and_none_is_lost(disk: Path):
     assert gaps(disk) == []
 
 
-def test_the_newest_bytes_are_kept_and_the_rest_is_one_gap(disk: Path):
+def test_the_newest_bytes_are_kept_and_the_rest_is_one_gap(disk: Path) -> None:
     """The end of a log is what explains a crash; the gap says where and how much is missing."""
     log = LogFile(str(disk), ring_bytes=RING)
     (disk / "filler").write_bytes(b"f" * 200_000)
@@ -68,7 +68,7 @@ def test_the_newest_bytes_are_kept_and_the_rest_is_one_gap(disk: Path):
     assert stored[at:] == whole[-RING:]
 
 
-def test_what_never_found_room_is_a_gap_at_the_end(disk: Path):
+def test_what_never_found_room_is_a_gap_at_the_end(disk: Path) -> None:
     """The record of the gap needs no room that the disk does not have."""
     log = LogFile(str(disk), ring_bytes=RING)
     (disk / "filler").write_bytes(b"f" * 200_000)
@@ -80,7 +80,7 @@ def test_what_never_found_room_is_a_gap_at_the_end(disk: Path):
     assert not log.behind
 
 
-def test_a_log_that_was_renamed_goes_on_in_a_new_file(tmp_path: Path):
+def test_a_log_that_was_renamed_goes_on_in_a_new_file(tmp_path: Path) -> None:
     """As after a log rotation; what was written before stays where it was moved to."""
     log = LogFile(str(tmp_path))
     log.append(b"old")

@@ -16,7 +16,7 @@ def write(root: Path, files: dict[str, str]) -> str:
     return str(root)
 
 
-def test_version_2_counts_kills_and_takes_the_lowest_limit(tmp_path: Path):
+def test_version_2_counts_kills_and_takes_the_lowest_limit(tmp_path: Path) -> None:
     """memory.events of the nearest group that has it; limits hold from every group above."""
     root = write(
         tmp_path,
@@ -31,7 +31,7 @@ def test_version_2_counts_kills_and_takes_the_lowest_limit(tmp_path: Path):
     assert (group.oom_kills, group.limit_bytes) == (2, 64 * GIB)
 
 
-def test_version_1_counts_kills_and_knows_no_limit_from_a_limit(tmp_path: Path):
+def test_version_1_counts_kills_and_knows_no_limit_from_a_limit(tmp_path: Path) -> None:
     """A namespace hides the path: the mount's top has the files."""
     root = write(
         tmp_path,
@@ -45,14 +45,14 @@ def test_version_1_counts_kills_and_knows_no_limit_from_a_limit(tmp_path: Path):
     assert (group.oom_kills, group.limit_bytes) == (3, 209_715_200)
 
 
-def test_where_no_cgroup_says_anything_nothing_is_claimed(tmp_path: Path):
+def test_where_no_cgroup_says_anything_nothing_is_claimed(tmp_path: Path) -> None:
     """No file, no memory controller, no text."""
     for text in ("", "0::/\n", "4:cpu:/\n"):
         group = MemoryGroup(text, str(tmp_path))
         assert (group.oom_kills, group.limit_bytes) == (None, None)
 
 
-def test_the_own_group_can_be_read_here():
+def test_the_own_group_can_be_read_here() -> None:
     """It reads the files of this very machine without falling."""
     kills = own_group().oom_kills
     assert kills is None or kills >= 0

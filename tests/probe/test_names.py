@@ -14,13 +14,13 @@ from orchestrator.probe import gpus, names, smi
 PROBE = Path(orchestrator.probe.__file__).parent
 
 
-def test_the_files_of_an_attempt_have_one_name():
+def test_the_files_of_an_attempt_have_one_name() -> None:
     """Both sides of the link mean the same files."""
     ours = (names.LOG_FILE, names.EXIT_FILE, names.ATTEMPT_FILE)
     assert ours == (contract.LOG_FILE, contract.EXIT_FILE, contract.ATTEMPT_FILE)
 
 
-def test_nvidia_smi_is_asked_the_same_question():
+def test_nvidia_smi_is_asked_the_same_question() -> None:
     """Without the probe a sample has fewer columns, and the same ones first."""
     columns = tuple(nvidia_smi.QUERY.split(","))
     assert smi.COLUMNS[: len(columns)] == columns
@@ -32,7 +32,7 @@ def test_nvidia_smi_is_asked_the_same_question():
 
 
 @pytest.mark.parametrize("path", sorted(PROBE.glob("*.py")), ids=lambda path: path.name)
-def test_a_module_of_the_probe_needs_nothing_that_is_not_shipped(path: Path):
+def test_a_module_of_the_probe_needs_nothing_that_is_not_shipped(path: Path) -> None:
     """It imports the standard library, its siblings, libtmux and pynvml; and parses as 3.10."""
     tree = ast.parse(path.read_text(), feature_version=(3, 10))
     for node in ast.walk(tree):

@@ -89,7 +89,7 @@ def sampler(built: Path, tmp_path: Path, gpus: Gpus) -> Iterator[MakeSampler]:
         one.close()
 
 
-def test_everything_of_a_gpu_is_told(gpus: Gpus, sampler: MakeSampler):
+def test_everything_of_a_gpu_is_told(gpus: Gpus, sampler: MakeSampler) -> None:
     """Memory without the driver's reserve, and what wears or slows it down."""
     gpus.set(
         0, memory_used=70_000, utilization_gpu=97, power_draw=612.25, temperature_gpu=71,
@@ -113,7 +113,9 @@ def test_everything_of_a_gpu_is_told(gpus: Gpus, sampler: MakeSampler):
 
 
 @pytest.mark.parametrize("version", [470, 580])
-def test_nvlink_errors_are_totals_of_all_links(gpus: Gpus, sampler: MakeSampler, version: int):
+def test_nvlink_errors_are_totals_of_all_links(
+    gpus: Gpus, sampler: MakeSampler, version: int
+) -> None:
     """By one call where the driver has totals, else link by link; none where there is none."""
     gpus.set(0, nvlink_replay=7, nvlink_crc_flit=1)
     gpus.set(1, nvlink_replay="[N/A]", nvlink_crc_flit="[N/A]")
@@ -122,7 +124,9 @@ def test_nvlink_errors_are_totals_of_all_links(gpus: Gpus, sampler: MakeSampler,
     assert "nvlink_errors" not in alone["extra"]
 
 
-def test_retired_pages_are_told_by_the_cards_that_have_them(gpus: Gpus, sampler: MakeSampler):
+def test_retired_pages_are_told_by_the_cards_that_have_them(
+    gpus: Gpus, sampler: MakeSampler
+) -> None:
     """Cards before Ampere retire pages and remap no rows."""
     gpus.set(1, remapped_rows_correctable="[N/A]")
     gpus.fields[1] |= {
@@ -135,7 +139,9 @@ def test_retired_pages_are_told_by_the_cards_that_have_them(gpus: Gpus, sampler:
 
 
 @pytest.mark.parametrize("version", [440, 470, 535, 580])
-def test_processes_are_told_by_drivers_of_every_age(gpus: Gpus, sampler: MakeSampler, version: int):
+def test_processes_are_told_by_drivers_of_every_age(
+    gpus: Gpus, sampler: MakeSampler, version: int
+) -> None:
     """Three versions of the call, and one that wrote longer rows under the same name."""
     own = os.getpid()
     gpus.run_on(
@@ -157,14 +163,16 @@ def test_processes_are_told_by_drivers_of_every_age(gpus: Gpus, sampler: MakeSam
 @pytest.mark.parametrize("version", [470, 580])
 def test_an_idle_gpu_is_free_whether_or_not_its_reserve_is_told(
     gpus: Gpus, sampler: MakeSampler, version: int
-):
+) -> None:
     """Old drivers show 615 MiB in use on a GPU that nobody uses."""
     (idle, _) = sampler(version).sample()["samples"]
     assert idle["memory_used_bytes"] == (RESERVE if version < 510 else 0)
     assert is_free(idle)
 
 
-def test_a_gpu_is_not_free_where_a_program_that_computes_is_on_it(gpus: Gpus, sampler: MakeSampler):
+def test_a_gpu_is_not_free_where_a_program_that_computes_is_on_it(
+    gpus: Gpus, sampler: MakeSampler
+) -> None:
     """A display's few MiB are no reason to refuse; a program whose memory is not told is one."""
     gpus.run_on(
         GpuProcess(gpu=0, pid=2**22 - 2, used_memory_mib=5, type="G"),
@@ -176,7 +184,9 @@ def test_a_gpu_is_not_free_where_a_program_that_computes_is_on_it(gpus: Gpus, sa
     assert not is_free({**display, "processes": computing["processes"]})
 
 
-def test_a_gpu_that_is_lost_leaves_the_others_and_is_an_error(gpus: Gpus, sampler: MakeSampler):
+def test_a_gpu_that_is_lost_leaves_the_others_and_is_an_error(
+    gpus: Gpus, sampler: MakeSampler
+) -> None:
     """It is still there as a sample, with the driver's words, and nobody takes it for idle."""
     watching = sampler()
     assert watching.sample()["error"] is None
@@ -188,7 +198,9 @@ def test_a_gpu_that_is_lost_leaves_the_others_and_is_an_error(gpus: Gpus, sample
     assert frame["error"] == "GPU 1: GPU is lost"
 
 
-def test_a_driver_that_was_updated_under_a_program_is_said(gpus: Gpus, sampler: MakeSampler):
+def test_a_driver_that_was_updated_under_a_program_is_said(
+    gpus: Gpus, sampler: MakeSampler
+) -> None:
     """Library and driver differ until a reboot; the next good answer is taken again."""
     watching = sampler()
     gpus.fail("Failed to initialize NVML: Driver/library version mismatch", exit_code=18)
@@ -199,7 +211,7 @@ def test_a_driver_that_was_updated_under_a_program_is_said(gpus: Gpus, sampler: 
     assert [one["index"] for one in watching.sample()["samples"]] == [0, 1]
 
 
-def test_a_driver_that_does_not_answer_blocks_nobody(gpus: Gpus, sampler: MakeSampler):
+def test_a_driver_that_does_not_answer_blocks_nobody(gpus: Gpus, sampler: MakeSampler) -> None:
     """Neither who asks first nor who asks next; once it answers again, so do we."""
     watching = sampler()
     assert watching.sample()["error"] is None
@@ -213,7 +225,7 @@ def test_a_driver_that_does_not_answer_blocks_nobody(gpus: Gpus, sampler: MakeSa
         pass
 
 
-def test_an_xid_is_heard_of_without_the_kernels_log(gpus: Gpus, sampler: MakeSampler):
+def test_an_xid_is_heard_of_without_the_kernels_log(gpus: Gpus, sampler: MakeSampler) -> None:
     """By NVML's own events, from where the program began to listen; the newest is kept."""
     gpus.xid(0, 13)
     watching = sampler()
@@ -226,7 +238,9 @@ def test_an_xid_is_heard_of_without_the_kernels_log(gpus: Gpus, sampler: MakeSam
     assert watching.sample()["samples"][1]["extra"]["xid_at"] == struck["extra"]["xid_at"]
 
 
-def test_a_divided_gpu_tells_its_parts_and_who_is_on_which(gpus: Gpus, sampler: MakeSampler):
+def test_a_divided_gpu_tells_its_parts_and_who_is_on_which(
+    gpus: Gpus, sampler: MakeSampler
+) -> None:
     """MIG: the memory of each part, and a process with the part that it is on."""
     gpus.divide(
         MigDevice(gpu=0, index=0, instance=3, used_memory_mib=9_000),
@@ -247,7 +261,7 @@ def test_a_divided_gpu_tells_its_parts_and_who_is_on_which(gpus: Gpus, sampler: 
 
 
 @pytest.mark.parametrize(("name", "with_instance"), [("v1", False), ("v2", True), ("v3", True)])
-def test_rows_that_a_real_driver_wrote_are_read(name: str, with_instance: bool):
+def test_rows_that_a_real_driver_wrote_are_read(name: str, with_instance: bool) -> None:
     """One process on an H200 with driver 580, by each version of the call."""
     rows = bytes.fromhex((CAPTURES / f"h200-580-processes-{name}.hex").read_text().strip())
     (one,) = unpacked(rows, 1, with_instance=with_instance)

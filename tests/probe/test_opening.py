@@ -51,7 +51,7 @@ def attempt(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("what", PLANTED)
 def test_a_relay_writes_through_nothing_that_lies_in_its_log_s_place(
     attempt: Path, victim: Path, what: str
-):
+) -> None:
     """The file that it has goes on, one gap says so, and nothing else is touched or made."""
     log = LogFile(str(attempt))
     log.append(b"before ")
@@ -68,7 +68,7 @@ def test_a_relay_writes_through_nothing_that_lies_in_its_log_s_place(
     assert gaps == [{"offset": 7, "size": 0, "reason": "replaced"}]
 
 
-def test_a_relay_goes_on_in_a_new_log_once_its_place_is_free(attempt: Path, victim: Path):
+def test_a_relay_goes_on_in_a_new_log_once_its_place_is_free(attempt: Path, victim: Path) -> None:
     """What lay there has been taken away again."""
     log = LogFile(str(attempt))
     (attempt / "output.log").rename(attempt / "x")
@@ -80,7 +80,7 @@ def test_a_relay_goes_on_in_a_new_log_once_its_place_is_free(attempt: Path, vict
     assert (attempt / "output.log").read_bytes() == b"anew"
 
 
-def test_a_relay_stays_in_the_folder_that_it_began_in(attempt: Path, tmp_path: Path):
+def test_a_relay_stays_in_the_folder_that_it_began_in(attempt: Path, tmp_path: Path) -> None:
     """A link in the place of the folder leads no file of the relay elsewhere."""
     log = LogFile(str(attempt))
     attempt.rename(tmp_path / "moved")
@@ -96,7 +96,9 @@ def test_a_relay_stays_in_the_folder_that_it_began_in(attempt: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("what", PLANTED[:-1])
-def test_a_probe_reads_nothing_that_lies_in_a_log_s_place(attempt: Path, victim: Path, what: str):
+def test_a_probe_reads_nothing_that_lies_in_a_log_s_place(
+    attempt: Path, victim: Path, what: str
+) -> None:
     """Neither into the log of the run nor as a record; a gap says so once."""
     place = attempt / "output.log"
     plant(place, what, victim)
@@ -109,7 +111,7 @@ def test_a_probe_reads_nothing_that_lies_in_a_log_s_place(attempt: Path, victim:
 
 
 @pytest.mark.parametrize("what", PLANTED[:-1])
-def test_a_probe_that_reads_a_log_reads_on_in_it(attempt: Path, victim: Path, what: str):
+def test_a_probe_that_reads_a_log_reads_on_in_it(attempt: Path, victim: Path, what: str) -> None:
     """Bytes behind the change are those of the file that was moved away."""
     place = attempt / "output.log"
     place.write_bytes(b"before ")
@@ -127,7 +129,9 @@ def test_a_probe_that_reads_a_log_reads_on_in_it(attempt: Path, victim: Path, wh
     assert b"".join(unpack(one["data"]) for one in frames) == b"before after"
 
 
-def test_an_adopted_program_s_own_file_is_read_through_our_link(attempt: Path, victim: Path):
+def test_an_adopted_program_s_own_file_is_read_through_our_link(
+    attempt: Path, victim: Path
+) -> None:
     """That link was made by orch itself, and the daemon says so."""
     (attempt / "output.log").symlink_to(victim)
     (frame,) = Follower("log", str(attempt / "output.log"), 0, linked=True).step()
@@ -135,7 +139,9 @@ def test_an_adopted_program_s_own_file_is_read_through_our_link(attempt: Path, v
 
 
 @pytest.mark.parametrize("what", PLANTED[:3])
-def test_a_record_is_written_although_its_file_was_replaced(attempt: Path, victim: Path, what: str):
+def test_a_record_is_written_although_its_file_was_replaced(
+    attempt: Path, victim: Path, what: str
+) -> None:
     """The exit record is; what lay in its way is left, or its name is taken back."""
     path = str(attempt / "exit.json")
     reserved = reserve(path)
@@ -149,7 +155,7 @@ def test_a_record_is_written_although_its_file_was_replaced(attempt: Path, victi
     assert read_record(path) == {"code": 4}
 
 
-def test_a_launch_goes_into_no_file(attempt: Path, victim: Path):
+def test_a_launch_goes_into_no_file(attempt: Path, victim: Path) -> None:
     """The environment, secrets included, is written to a FIFO or not at all."""
     (attempt / "spec").symlink_to(victim)
     with pytest.raises(Misplaced):

@@ -35,7 +35,7 @@ def drained(pane: Pane, read: int) -> bytes:
     return shown
 
 
-def test_output_is_shown_as_it_is(pipe: tuple[int, int]):
+def test_output_is_shown_as_it_is(pipe: tuple[int, int]) -> None:
     """Less than what may wait is shown whole."""
     pane = Pane(pipe[1])
     pane.show(b"one\r\n")
@@ -44,7 +44,7 @@ def test_output_is_shown_as_it_is(pipe: tuple[int, int]):
     assert pane.dropped_bytes == 0
 
 
-def test_a_flood_shows_its_end_and_how_much_is_missing(pipe: tuple[int, int]):
+def test_a_flood_shows_its_end_and_how_much_is_missing(pipe: tuple[int, int]) -> None:
     """Cut at the end of a line; nothing waits beyond the bound."""
     pane = Pane(pipe[1])
     flood = b"".join(b"line %08d\r\n" % i for i in range(100_000))
@@ -58,7 +58,7 @@ def test_a_flood_shows_its_end_and_how_much_is_missing(pipe: tuple[int, int]):
     assert KEPT_BYTES - 20 <= len(rest) <= PENDING_BYTES
 
 
-def test_a_pane_that_takes_nothing_is_not_waited_for(pipe: tuple[int, int]):
+def test_a_pane_that_takes_nothing_is_not_waited_for(pipe: tuple[int, int]) -> None:
     """A full terminal leaves the bytes where they are."""
     pane = Pane(pipe[1])
     os.write(pipe[1], b"x" * 65536)
@@ -69,7 +69,7 @@ def test_a_pane_that_takes_nothing_is_not_waited_for(pipe: tuple[int, int]):
     assert drained(pane, pipe[0]) == b"later"
 
 
-def test_a_pane_that_is_gone_takes_no_more(pipe: tuple[int, int]):
+def test_a_pane_that_is_gone_takes_no_more(pipe: tuple[int, int]) -> None:
     """After the terminal was taken away nothing is kept for it."""
     pane = Pane(pipe[1])
     os.close(pipe[0])
@@ -80,7 +80,7 @@ def test_a_pane_that_is_gone_takes_no_more(pipe: tuple[int, int]):
     assert pane.wants(0.0) is None
 
 
-def test_a_flood_is_shown_at_a_rate(pipe: tuple[int, int]):
+def test_a_flood_is_shown_at_a_rate(pipe: tuple[int, int]) -> None:
     """tmux is given less than it can parse, so that it does not take the program's CPU."""
     pane = Pane(pipe[1])
     pane.show(b"x" * PENDING_BYTES)

@@ -46,19 +46,19 @@ def port(request: pytest.FixtureRequest) -> Iterator[int]:
         server.shutdown()
 
 
-def test_the_status_comes_whole(port: int):
+def test_the_status_comes_whole(port: int) -> None:
     """Where the program was told of another address by NCCL_RAS_ADDR, that is asked."""
     assert ras.status([f"localhost:{port}"]) == STATUS.decode()
     assert ras.status(["", f"127.0.0.1:{port}"]) == STATUS.decode()
 
 
 @pytest.mark.parametrize("port", [Other], indirect=True)
-def test_what_is_no_nccl_says_nothing(port: int, free_port: int):
+def test_what_is_no_nccl_says_nothing(port: int, free_port: int) -> None:
     """Neither another service nor a port that nobody listens on."""
     assert ras.status([f"localhost:{port}", f"localhost:{free_port}"]) is None
 
 
-def test_the_usual_place_is_asked_last():
+def test_the_usual_place_is_asked_last() -> None:
     """What the programs were told comes first, each once."""
     told = ["[::1]:4000", "", "nonsense", "host:4001", "host:4001"]
     assert ras.addresses(told) == [("::1", 4000), ("host", 4001), ("localhost", 28028)]

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from tests.probe.driver import Driver, Run, eventually
 pytestmark = pytest.mark.tmux
 
 
-def test_a_launch_that_is_asked_for_twice_happens_once(probe: Driver, a_run: Run):
+def test_a_launch_that_is_asked_for_twice_happens_once(probe: Driver, a_run: Run) -> None:
     """Also where both calls are under way at the same time."""
     spec = a_run.spec("sh", "-c", "echo started >> starts; sleep 100")
     calls = [probe.post("launch", **spec) for _ in range(3)]
@@ -24,7 +26,7 @@ def test_a_launch_that_is_asked_for_twice_happens_once(probe: Driver, a_run: Run
     assert (a_run.root / "starts").read_text() == "started\n"
 
 
-def test_a_launch_after_the_end_is_still_the_same(probe: Driver, a_run: Run):
+def test_a_launch_after_the_end_is_still_the_same(probe: Driver, a_run: Run) -> None:
     """A daemon that lost the answer asks again, and the attempt is not run a second time."""
     spec = a_run.spec("true")
     first = probe.call("launch", **spec)
@@ -34,7 +36,7 @@ def test_a_launch_after_the_end_is_still_the_same(probe: Driver, a_run: Run):
     assert (again["already"], again["pid"]) == (True, first["pid"])
 
 
-def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run):
+def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run) -> None:
     """Its attempt has ended, from whatever state folder it came."""
     probe.call("launch", **a_run.spec("true"))
     probe.call("watch", **a_run.watch())
@@ -48,7 +50,7 @@ def test_a_dead_session_of_any_orch_is_replaced(probe: Driver, a_run: Run):
     probe.call("end", **other.end())
 
 
-def test_a_dead_session_goes_with_its_runs_folder(probe: Driver, a_run: Run):
+def test_a_dead_session_goes_with_its_runs_folder(probe: Driver, a_run: Run) -> None:
     """Though the folder went before; what lives, and what is not named, stays."""
     gone = Run(a_run.root, job="gone", number=1)
     living = Run(a_run.root, job="living", number=1)
@@ -58,7 +60,7 @@ def test_a_dead_session_goes_with_its_runs_folder(probe: Driver, a_run: Run):
         probe.kind("exit")
     probe.call("launch", **living.spec("sleep", "100"))
     folders = {run.job: run.directory for run in (gone, living)}
-    wanted = {"workdir": str(folders["gone"].parent.parent)}
+    wanted: dict[str, Any] = {"workdir": str(folders["gone"].parent.parent)}
     wanted["names"] = [folder.name for folder in folders.values()]
     planned = probe.call("runs_prune", **wanted, dry_run=True)
     assert planned["sessions"] == ["gone"]
@@ -71,7 +73,7 @@ def test_a_dead_session_goes_with_its_runs_folder(probe: Driver, a_run: Run):
 
 def test_a_pane_that_somebody_opened_beside_a_run_is_theirs(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """It lives on when the run is ended, and the next attempt starts in spite of it."""
     probe.call("launch", **a_run.spec("sleep", "1000"))
     tmux("split-window", "-t", a_run.job, "sh -c 'echo mine; sleep 600'")
@@ -87,6 +89,10 @@ def test_a_pane_that_somebody_opened_beside_a_run_is_theirs(
     assert sessions[f"{a_run.job}-before"]["dead"]
 
 
+def _said(run: Run, output: bytes) -> bool:
+    return run.log() == output
+
+
 def _panes(tmux: Callable[..., str], command: str) -> list[str]:
     """PIDs of the living panes that were started with a command."""
     lines = tmux("list-panes", "-a", "-F", "#{pane_dead} #{pane_pid} #{pane_start_command}")
@@ -94,7 +100,7 @@ def _panes(tmux: Callable[..., str], command: str) -> list[str]:
     return [pid for dead, pid, started in found if dead == "0" and command in started]
 
 
-def test_a_live_session_of_another_run_is_refused(probe: Driver, a_run: Run):
+def test_a_live_session_of_another_run_is_refused(probe: Driver, a_run: Run) -> None:
     """The error names the run that holds it and says what to do."""
     probe.call("launch", **a_run.spec("sleep", "100"))
     other = Run(a_run.root, job=a_run.job, number=2)
@@ -106,7 +112,7 @@ def test_a_live_session_of_another_run_is_refused(probe: Driver, a_run: Run):
 
 def test_a_session_that_orch_did_not_start_is_refused(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """Somebody's own session of that name is left as it is, dead or alive."""
     tmux("new-session", "-d", "-s", "job", "sleep 1000")
     error = probe.result("launch", **a_run.spec("true"))["error"]
@@ -117,7 +123,7 @@ def test_a_session_that_orch_did_not_start_is_refused(
 
 def test_the_options_of_a_session_are_set_from_its_first_moment(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """200 by 50, kept when dead and when nobody is attached; the user's own are as they were."""
     tmux("new-session", "-d", "-s", "mine", "sleep 1000")
     probe.call("launch", **a_run.spec("sleep", "100"))
@@ -130,7 +136,7 @@ def test_the_options_of_a_session_are_set_from_its_first_moment(
 
 def test_a_socket_of_its_own_is_used_where_it_is_named(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """A target's tmux_socket keeps its sessions off the default server."""
     probe.call("launch", **a_run.spec("sleep", "100", socket="orch"))
     assert [s["name"] for s in probe.call("sessions", socket="orch")["sessions"]] == ["job"]
@@ -140,14 +146,14 @@ def test_a_socket_of_its_own_is_used_where_it_is_named(
 
 def test_a_working_folder_that_is_not_there_is_refused_before_tmux_is_touched(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """Nothing is started, and the folder is named."""
     error = probe.result("launch", **a_run.spec("true", cwd="/no/such/folder"))["error"]
     assert "/no/such/folder" in error["message"]
     assert tmux("list-sessions") == ""
 
 
-def test_a_missing_argument_of_a_launch_is_named(probe: Driver, a_run: Run):
+def test_a_missing_argument_of_a_launch_is_named(probe: Driver, a_run: Run) -> None:
     """A spec that lacks a key is refused as a bad call."""
     spec = a_run.spec("true")
     del spec["uid"]
@@ -155,7 +161,7 @@ def test_a_missing_argument_of_a_launch_is_named(probe: Driver, a_run: Run):
     assert (error["type"], "`uid`" in error["message"]) == ("BadCall", True)
 
 
-def test_the_attempts_record_names_relay_and_program(probe: Driver, a_run: Run):
+def test_the_attempts_record_names_relay_and_program(probe: Driver, a_run: Run) -> None:
     """PIDs with their start times, the boot, the session: enough to know them again."""
     probe.call("launch", **a_run.spec("sleep", "100"))
     record = json.loads((a_run.attempt() / "attempt.json").read_text())
@@ -193,5 +199,5 @@ def test_launches_at_once_have_the_logins_umask_and_leave_the_probes(
     eventually(answered, "all are launched")
     assert seen | {mask_of(probe.popen.pid)} == {"0022"}
     for run in runs:
-        eventually(lambda run=run: run.log() == b"0002\r\n", "it has said its umask")
+        eventually(partial(_said, run, b"0002\r\n"), "it has said its umask")
         probe.call("end", **run.end())

@@ -20,7 +20,9 @@ echo last line; exit 3
 
 
 @BOTH
-def test_an_attempt_is_launched_followed_and_its_end_is_told_last(probe: Driver, a_run: Run):
+def test_an_attempt_is_launched_followed_and_its_end_is_told_last(
+    probe: Driver, a_run: Run
+) -> None:
     """Log and metrics arrive byte for byte, and only then the exit record with code and size."""
     launched = probe.call("launch", **a_run.spec("sh", "-c", PROGRAM, env={"MINE": "yes"}))
     assert launched["already"] is False
@@ -36,7 +38,7 @@ def test_an_attempt_is_launched_followed_and_its_end_is_told_last(probe: Driver,
     assert probe.frames[-1]["kind"] == "exit"
 
 
-def test_the_environment_is_clean_and_the_jobs_own_comes_on_top(probe: Driver, a_run: Run):
+def test_the_environment_is_clean_and_the_jobs_own_comes_on_top(probe: Driver, a_run: Run) -> None:
     """Nothing of the way in reaches a run; path_first and python_path come before its own."""
     spec = a_run.spec(
         "env",
@@ -63,7 +65,7 @@ def test_the_environment_is_clean_and_the_jobs_own_comes_on_top(probe: Driver, a
 
 def test_a_secret_is_in_no_argv_and_not_in_tmux(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """The environment travels through the FIFO alone, which is gone afterwards."""
     secret = "s3cr3t-do-not-show"
     probe.call("launch", **a_run.spec("sleep", "100", env={"HF_TOKEN": secret}))
@@ -77,7 +79,7 @@ def test_a_secret_is_in_no_argv_and_not_in_tmux(
     assert all(secret.encode() not in path.read_bytes() for path in files)
 
 
-def test_the_first_frame_is_hello_and_a_ping_is_answered(probe: Driver):
+def test_the_first_frame_is_hello_and_a_ping_is_answered(probe: Driver) -> None:
     """`hello` says who answers; pings keep the link and are echoed."""
     assert probe.frames[0]["kind"] == "hello"
     probe.send({"kind": "ping", "n": 7})
@@ -86,7 +88,7 @@ def test_the_first_frame_is_hello_and_a_ping_is_answered(probe: Driver):
 
 def test_the_pane_shows_the_output_and_how_it_ended(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """The dead pane, scrollback included, says the exit, the log and where to look further."""
 
     def pane() -> str:
@@ -103,7 +105,7 @@ def test_the_pane_shows_the_output_and_how_it_ended(
 
 def test_what_is_typed_in_the_pane_reaches_the_program(
     probe: Driver, a_run: Run, tmux: Callable[..., str]
-):
+) -> None:
     """A line typed by somebody who attached is read by the program, and Ctrl-C interrupts it."""
     program = """
         read line; echo "got $line"; trap "echo stopped; exit 130" INT; while :; do sleep 0.1; done
@@ -117,7 +119,7 @@ def test_what_is_typed_in_the_pane_reaches_the_program(
     assert b"stopped" in probe.stream(a_run.run)
 
 
-def test_a_program_that_is_not_there_says_so_and_ends_with_127(probe: Driver, a_run: Run):
+def test_a_program_that_is_not_there_says_so_and_ends_with_127(probe: Driver, a_run: Run) -> None:
     """As in a shell, and in the log rather than in an error of the launch."""
     probe.call("launch", **a_run.spec("no-such-program"))
     probe.call("watch", **a_run.watch())
@@ -125,7 +127,7 @@ def test_a_program_that_is_not_there_says_so_and_ends_with_127(probe: Driver, a_
     assert b"no-such-program: No such file or directory" in probe.stream(a_run.run)
 
 
-def test_a_range_of_a_file_is_read(probe: Driver, a_run: Run):
+def test_a_range_of_a_file_is_read(probe: Driver, a_run: Run) -> None:
     """`read` gives the range and the size of the whole; an offset from the end counts back."""
     path = a_run.root / "some.txt"
     path.write_bytes(b"0123456789")
@@ -137,7 +139,7 @@ def test_a_range_of_a_file_is_read(probe: Driver, a_run: Run):
     assert missing["error"]["type"] == "FileNotFoundError"
 
 
-def test_an_unknown_op_is_an_error_of_its_call_alone(probe: Driver):
+def test_an_unknown_op_is_an_error_of_its_call_alone(probe: Driver) -> None:
     """The probe goes on after a call, or a line, that it does not understand."""
     assert probe.result("no_such_op")["error"]["type"] == "BadCall"
     assert probe.popen.stdin is not None

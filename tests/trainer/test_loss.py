@@ -1,6 +1,7 @@
 """Attention, loss and gradients against a dense float64 reference written from the method."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -75,7 +76,8 @@ def reference_hidden(
     context = norm(features[row, seen] @ drafter.fc.weight.T, drafter.hidden_norm.weight)
     positions = [int(rows.position_BS[row, t]) for t in seen] + [start + j for j in range(BLOCK)]
     heads, kv, width = SHAPE.heads, SHAPE.kv_heads, SHAPE.head_dim
-    for layer in drafter.layers:
+    layers: Any = drafter.layers
+    for layer in layers:
         y = norm(x, layer.input_norm.weight)
         both = torch.cat((context, y)) @ layer.wkv.weight.T
         keys = norm(both[:, : kv * width].reshape(-1, kv, width), layer.k_norm.weight)

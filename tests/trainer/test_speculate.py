@@ -78,7 +78,8 @@ def test_cached_drafts_equal_the_training_forward_at_the_same_anchors(window: in
     model = pair(window)
     own = decode_plainly(model.target, PROMPT, LIMIT, Chooser())
     session = Session(model, PROMPT, LIMIT, Chooser())
-    anchors, drafts, given = [], [], []
+    anchors, drafts = [], []
+    given: list[int] = []
     kept = [BLOCK - 1, 0, 2, BLOCK - 1, 0, 1]
     while not session.done:
         at = len(session.answer)

@@ -75,8 +75,8 @@ def reference(weights: dict[str, Tensor], tokens: list[int], scaling: Any) -> tu
         gate, up = y @ w[f"{at}mlp.gate_proj.weight"].T, y @ w[f"{at}mlp.up_proj.weight"].T
         x = x + (F.silu(gate) * up) @ w[f"{at}mlp.down_proj.weight"].T
         kept = x if layer == 2 else kept
-    head = w.get("lm_head.weight", w["model.embed_tokens.weight"])
-    return norm(x, w["model.norm.weight"]) @ head.T, kept
+    unembedding = w.get("lm_head.weight", w["model.embed_tokens.weight"])
+    return norm(x, w["model.norm.weight"]) @ unembedding.T, kept
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def chat_config(tmp_path: Path, **changes: Any) -> CorpusConfig:
     """A corpus of twelve conversations, ten of them not held out."""
     file = tmp_path / "chats.jsonl"
     file.write_text("\n".join(json.dumps(chat) for chat in CHATS))
-    sizes = {
+    sizes: dict[str, Any] = {
         "source": str(file), "samples": 50, "prompt_tokens": 80, "answer_tokens": 6,
         "row_tokens": 90,
     } | changes  # fmt: skip

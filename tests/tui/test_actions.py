@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class StayingBackend(CannedBackend):
         super().__init__(location)
         self.documents["metrics"] = {"metrics": []}
 
-    async def changes(self, since: int) -> AsyncIterator[Snapshot]:
+    async def changes(self, since: int) -> AsyncGenerator[Snapshot, None]:
         """No change, ever."""
         yield await self.snapshot(since)
         await asyncio.sleep(3600)

@@ -3,7 +3,7 @@
 from orchestrator.core.parse.gpu_notes import notes
 
 
-def test_what_is_wrong_with_a_gpu_is_said_in_words():
+def test_what_is_wrong_with_a_gpu_is_said_in_words() -> None:
     """A power cap at full load is as it should be."""
     assert notes({"throttle_reasons": 0x5, "ecc_uncorrected": 0, "mig": False}) == ()
     extra = {

@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -17,7 +18,7 @@ WORDS = st.sampled_from([*SECRETS, "hf_PZ", "hunter", "bab", "step 1\n", " ", "\
 ODD = "p\u00e4ss\"w\\o/r d+&'$\u20ac\U0001f512!"
 """Every letter that some way of writing escapes."""
 PLAIN = "s3cretValueOfATest42"
-FORMS = {
+FORMS: dict[str, Callable[[str], str]] = {
     "as it is": lambda value: value,
     "JSON": lambda value: json.dumps({"token": value}),
     "JSON of any letters": lambda value: json.dumps({"token": value}, ensure_ascii=False),

@@ -20,7 +20,7 @@ def read(name: str) -> str:
     return (CAPTURES / name).read_text()
 
 
-def test_a_recorded_h200_is_read():
+def test_a_recorded_h200_is_read() -> None:
     """Units are taken off, MiB become bytes."""
     output = parse_samples(read("h200-query.txt"), ALL)
     assert output.complaint is None
@@ -37,7 +37,7 @@ def test_a_recorded_h200_is_read():
     )
 
 
-def test_a_shorter_query_leaves_the_rest_unknown():
+def test_a_shorter_query_leaves_the_rest_unknown() -> None:
     """The three columns that people type by hand."""
     output = parse_samples(read("h200-short.txt"), "index,memory.used,utilization.gpu")
     assert [sample.index for sample in output.samples] == [0, 1]
@@ -46,7 +46,7 @@ def test_a_shorter_query_leaves_the_rest_unknown():
     assert output.samples[0].uuid is None
 
 
-def test_what_a_gpu_does_not_say_is_none():
+def test_what_a_gpu_does_not_say_is_none() -> None:
     """`[N/A]`, `[Not Supported]`, `ERR!`, `[GPU is lost]` are no zeros and no text."""
     first, second, third = parse_samples(read("unknown-values.txt"), ALL).samples
     assert first.memory_used_bytes is None
@@ -56,7 +56,7 @@ def test_what_a_gpu_does_not_say_is_none():
     assert (third.uuid, third.name, third.temperature_c) == (None, None, None)
 
 
-def test_a_driver_mismatch_is_a_complaint_without_samples():
+def test_a_driver_mismatch_is_a_complaint_without_samples() -> None:
     """The driver's own words, whole."""
     output = parse_samples(read("driver-mismatch.txt"))
     assert output.samples == ()
@@ -64,7 +64,7 @@ def test_a_driver_mismatch_is_a_complaint_without_samples():
     assert output.complaint.startswith("Failed to initialize NVML: Driver/library version mismatch")
 
 
-def test_a_lost_gpu_does_not_hide_the_others():
+def test_a_lost_gpu_does_not_hide_the_others() -> None:
     """Rows and complaint of one call are both kept."""
     output = parse_samples(read("lost-gpu.txt"), ALL)
     assert [sample.memory_used_bytes for sample in output.samples] == [81559 * MIB]
@@ -72,21 +72,21 @@ def test_a_lost_gpu_does_not_hide_the_others():
     assert "GPU is lost" in output.complaint
 
 
-def test_no_devices_is_a_complaint_and_nothing_is_nothing():
+def test_no_devices_is_a_complaint_and_nothing_is_nothing() -> None:
     """An empty answer, as over a cut connection, is neither."""
     assert parse_samples(read("no-devices.txt")).complaint == "No devices were found"
     empty = parse_samples("")
     assert (empty.samples, empty.complaint) == ((), None)
 
 
-def test_a_number_in_words_is_unknown():
+def test_a_number_in_words_is_unknown() -> None:
     """A cell that is neither marked nor a number."""
     text = "0, 5 MiB, lots"
     (sample,) = parse_samples(text, "index,memory.used,utilization.gpu").samples
     assert (sample.memory_used_bytes, sample.utilization_percent) == (5 * MIB, None)
 
 
-def test_an_old_driver_may_show_its_own_reserve_as_used():
+def test_an_old_driver_may_show_its_own_reserve_as_used() -> None:
     """A card with nothing but that on it looks free; one with a program does not."""
     text = read("driver-390-k80.txt")
     query = ALL.removesuffix(",mig.mode.current")

@@ -27,7 +27,7 @@ def rounds(cards: Cards, samples: list[GpuSample], count: int = ROUNDS) -> list[
     return [one.text for _ in range(count) for one in cards.take(samples, ALL)]
 
 
-def test_a_rank_that_comes_late_is_a_straggler():
+def test_a_rank_that_comes_late_is_a_straggler() -> None:
     """Its GPU rests while all others wait in a collective, which looks like work."""
     samples = [sample(0), sample(1), sample(2, percent=41.0), sample(3, percent=100.0)]
     cards = Cards()
@@ -38,7 +38,7 @@ def test_a_rank_that_comes_late_is_a_straggler():
     )
 
 
-def test_who_works_for_all_while_no_step_is_made_is_no_straggler():
+def test_who_works_for_all_while_no_step_is_made_is_no_straggler() -> None:
     """Loading, compiling, saving: the others wait for that rank, and rightly so."""
     samples = [sample(0, percent=3.0), sample(1), sample(2), sample(3)]
     cards = Cards()
@@ -47,7 +47,7 @@ def test_who_works_for_all_while_no_step_is_made_is_no_straggler():
     assert len(rounds(cards, samples, 1)) == 1
 
 
-def test_of_two_gpus_the_one_that_waits_is_known_by_its_power():
+def test_of_two_gpus_the_one_that_waits_is_known_by_its_power() -> None:
     """As recorded: the rank that waits shows 100 % at 22 % of its power, the late one 8 %.
 
     One that works as well as it can beside one that has little to do is no waiting.
@@ -66,7 +66,7 @@ def test_of_two_gpus_the_one_that_waits_is_known_by_its_power():
     assert not [one for _ in range(ROUNDS) for one in cards.take([works, late], frozenset({0, 1}))]
 
 
-def test_a_gpu_that_is_slowed_down_is_a_straggler_with_its_reason():
+def test_a_gpu_that_is_slowed_down_is_a_straggler_with_its_reason() -> None:
     """It works as much as the others, at lower clocks; it is a warning, and passes by itself."""
     samples = [sample(0), sample(1, clock=1100, throttle_reasons=0x48), sample(2), sample(3)]
     cards = Cards()
@@ -93,12 +93,12 @@ def test_a_gpu_that_is_slowed_down_is_a_straggler_with_its_reason():
         [sample(0, percent=0.0), sample(1, percent=1.0), sample(2, percent=0.0, clock=345)],
     ],
 )
-def test_what_differs_for_a_reason_is_no_straggler(samples: list[GpuSample]):
+def test_what_differs_for_a_reason_is_no_straggler(samples: list[GpuSample]) -> None:
     """Roles, power, other cards, too few of them, and idleness."""
     assert rounds(Cards(), samples, 3 * ROUNDS) == []
 
 
-def test_a_lost_gpu_is_a_finding_and_the_same_one_as_the_kernels():
+def test_a_lost_gpu_is_a_finding_and_the_same_one_as_the_kernels() -> None:
     """It tells of no process any more, and is the run's all the same; somebody else's is not."""
     holder = {"pid": 9, "run": "dflash-1", "run_dir": "/w/runs/dflash-1.u"}
     whose = Whose(
@@ -117,7 +117,7 @@ def test_a_lost_gpu_is_a_finding_and_the_same_one_as_the_kernels():
     assert said.fingerprint == found.fingerprint
 
 
-def test_memory_errors_count_from_where_they_stood():
+def test_memory_errors_count_from_where_they_stood() -> None:
     """Those from before the run are history; a row that cannot be replaced is not."""
     cards = Cards()
     assert cards.take([sample(0, ecc_uncorrected=2)], ALL) == []
@@ -127,7 +127,7 @@ def test_memory_errors_count_from_where_they_stood():
     assert found.text == "GPU 0: a memory row or page could not be replaced"
 
 
-def test_an_xid_that_the_driver_tells_is_told_once_and_by_its_class():
+def test_an_xid_that_the_driver_tells_is_told_once_and_by_its_class() -> None:
     """The same finding as from the kernel's log; a program's own fault is none."""
     cards = Cards()
     assert cards.take([sample(0, xid=31, xid_at=1.0)], ALL) == []

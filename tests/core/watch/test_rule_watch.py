@@ -22,7 +22,7 @@ def told(watch: Vigil, now: float) -> list[str]:
     return [one.text for one in found]
 
 
-def test_a_first_line_that_does_not_come_is_told_once():
+def test_a_first_line_that_does_not_come_is_told_once() -> None:
     """`start_within`: HyperPod's expectedStartCutOffInSeconds."""
     watch = watching(start_within=600)
     watch.text(b"loading\n", START + 500)
@@ -31,7 +31,7 @@ def test_a_first_line_that_does_not_come_is_told_once():
     assert told(watch, START + 700) == []
 
 
-def test_each_next_line_has_to_come_until_it_is_over():
+def test_each_next_line_has_to_come_until_it_is_over() -> None:
     """`every` and `until`; lines are cut anywhere."""
     watch = watching(every=300, until="training finished")
     watch.text(b"step 1 sp", START + 10)
@@ -44,7 +44,9 @@ def test_each_next_line_has_to_come_until_it_is_over():
 
 
 @pytest.mark.parametrize(("speeds", "says"), [((79, 90, 79, 79), None), ((79, 78, 77), "is 77")])
-def test_numbers_have_to_be_bad_so_many_times_in_a_row(speeds: tuple[int, ...], says: str | None):
+def test_numbers_have_to_be_bad_so_many_times_in_a_row(
+    speeds: tuple[int, ...], says: str | None
+) -> None:
     """`threshold`: what is named there is bad."""
     watch = watching(threshold={"op": "lteq", "value": 80, "points": 3})
     for number, speed in enumerate(speeds):
@@ -53,7 +55,7 @@ def test_numbers_have_to_be_bad_so_many_times_in_a_row(speeds: tuple[int, ...], 
     assert found == ([f"steps: value {says} (lteq 80), 3 times in a row"] if says else [])
 
 
-def test_what_was_not_seen_is_not_late():
+def test_what_was_not_seen_is_not_late() -> None:
     """The link was down for an hour, and with it the view of the log."""
     watch = watching(every=300)
     watch.text(b"step 1 speed 9\n", START)
@@ -64,7 +66,7 @@ def test_what_was_not_seen_is_not_late():
     assert told(watch, START + 4_001) == ["steps: no next line within 300 s"]
 
 
-def test_a_daemon_that_takes_a_run_up_claims_nothing_of_its_beginning():
+def test_a_daemon_that_takes_a_run_up_claims_nothing_of_its_beginning() -> None:
     """The first line may have come before; the next ones are expected from now on."""
     made = parse_rule({"name": "steps", "pattern": "step", "start_within": 600, "every": 3_000})
     watch = Vigil(WatchPolicy(), START, START + 5_000, has_output=True, rules=(made,))

@@ -51,7 +51,7 @@ def stepping(
     return at
 
 
-def test_silence_alone_is_no_hang():
+def test_silence_alone_is_no_hang() -> None:
     """Silent beyond what was allowed, but at work: nothing is said, now or later."""
     watch = vigil(output_within_s=60.0)
     watch.output(START + 10)
@@ -97,7 +97,7 @@ def test_silence_alone_is_no_hang():
     ],
     ids=["idle", "no GPUs", "all in a collective", "stacks", "one rank missing", "NCCL says so"],
 )
-def test_two_witnesses_are_a_hang(activity: Activity, said: str):
+def test_two_witnesses_are_a_hang(activity: Activity, said: str) -> None:
     """Silence, and what the run's processes or GPUs say of it; told once."""
     watch = vigil(output_within_s=60.0)
     silence = watch.silence(START + 61)
@@ -112,7 +112,7 @@ def test_two_witnesses_are_a_hang(activity: Activity, said: str):
     assert watch.silence(START + 2_000) is not None
 
 
-def test_stacks_that_moved_are_no_witness():
+def test_stacks_that_moved_are_no_witness() -> None:
     """The same functions, another line: it works."""
     moved = STACK.replace("train.py:40", "train.py:41")
     busy = (100.0,)
@@ -138,12 +138,12 @@ def test_stacks_that_moved_are_no_witness():
     ],
     ids=["one works", "small kernels", "a lag that moves"],
 )
-def test_what_gets_on_is_no_hang(activity: Activity):
+def test_what_gets_on_is_no_hang(activity: Activity) -> None:
     """Silent, and at work."""
     assert vigil().judge(Silence(text="silent"), activity) is None
 
 
-def test_one_line_that_uses_the_cpu_is_no_hang():
+def test_one_line_that_uses_the_cpu_is_no_hang() -> None:
     """A long loop over data: the stack is the same, and the CPU works on it."""
     for percents in ((), (0.0,)):
         activity = Activity(
@@ -160,7 +160,7 @@ def test_one_line_that_uses_the_cpu_is_no_hang():
         "/usr/lib/gcc/cc1plus -quiet",
     ],
 )
-def test_compiling_is_a_phase_and_no_hang(command: str):
+def test_compiling_is_a_phase_and_no_hang(command: str) -> None:
     """The main thread stands still and the GPU is idle, but compilers work."""
     watch = vigil(output_within_s=60.0)
     silence = watch.silence(START + 61)
@@ -175,7 +175,7 @@ def test_compiling_is_a_phase_and_no_hang(command: str):
     assert watch.judge(silence, busy) is None
 
 
-def test_the_limit_of_silence_is_learned_from_the_steps():
+def test_the_limit_of_silence_is_learned_from_the_steps() -> None:
     """Without a policy nothing is suspicious until a pace is known, and then thirty steps are."""
     watch = vigil()
     assert watch.silence(START + 100_000) is None
@@ -186,7 +186,7 @@ def test_the_limit_of_silence_is_learned_from_the_steps():
     assert silence.text == "silent for 10 min"
 
 
-def test_a_checkpoint_may_take_its_time():
+def test_a_checkpoint_may_take_its_time() -> None:
     """A phase that is known to be slow has thrice the patience."""
     watch = vigil(output_within_s=60.0)
     watch.numbers({"phase": "checkpoint"}, START + 10, told_at=None)
@@ -196,7 +196,7 @@ def test_a_checkpoint_may_take_its_time():
     assert silence.text == "silent for 3 min in phase checkpoint"
 
 
-def test_what_is_not_seen_is_no_silence():
+def test_what_is_not_seen_is_no_silence() -> None:
     """The link is cut for an hour: blindness is told, a hang is not, and patience begins anew."""
     watch = vigil(output_within_s=60.0)
     watch.link(seen=False, at=START + 10)
@@ -210,14 +210,14 @@ def test_what_is_not_seen_is_no_silence():
     assert watch.silence(START + 3_861) is not None
 
 
-def test_a_short_cut_is_no_blindness():
+def test_a_short_cut_is_no_blindness() -> None:
     """A laptop that changes its network tells nobody."""
     watch = vigil()
     watch.link(seen=False, at=START)
     assert watch.look(START + 200) == []
 
 
-def test_a_start_that_never_comes_is_told_as_what_it_is():
+def test_a_start_that_never_comes_is_told_as_what_it_is() -> None:
     """Idle: a hang. Busy: late, and no hang. Told once either way."""
     for activity, signature in ((IDLE, "hang"), (Activity(cpu_cores=3.0), "expectation_failed")):
         watch = vigil(start_within_s=900.0, metrics={"step": r"step (?P<value>\d+)"})
@@ -232,7 +232,7 @@ def test_a_start_that_never_comes_is_told_as_what_it_is():
         assert watch.silence(START + 2_000) is None
 
 
-def test_a_daemon_that_comes_back_does_not_mistake_its_own_absence():
+def test_a_daemon_that_comes_back_does_not_mistake_its_own_absence() -> None:
     """The run is a day old and was stepping: nothing is late, nothing was silent."""
     watch = Vigil(
         WatchPolicy(start_within_s=60.0, output_within_s=60.0),
@@ -244,7 +244,7 @@ def test_a_daemon_that_comes_back_does_not_mistake_its_own_absence():
     assert watch.silence(START + 86_430) is None
 
 
-def test_a_loss_that_is_no_number_is_told_at_the_third():
+def test_a_loss_that_is_no_number_is_told_at_the_third() -> None:
     """One NaN is what a loss scaler skips."""
     watch = vigil()
     losses = [1.0, math.nan, 1.0, math.nan, math.inf, math.nan, math.nan]
@@ -257,7 +257,7 @@ def test_a_loss_that_is_no_number_is_told_at_the_third():
     assert found.text == "the loss is nan at step 5, the 3rd time in a row"
 
 
-def test_an_expectation_that_fails_is_told_with_its_number():
+def test_an_expectation_that_fails_is_told_with_its_number() -> None:
     """`step>=1000: loss<6`, at the third loss in a row that is not."""
     watch = vigil(expect=("step>=1000: loss<6",))
     for step, loss in ((500, 9.0), (999, 9.0), (1000, 6.5), (1001, 5.0), (1002, 6.1), (1003, 6.2)):
@@ -271,20 +271,20 @@ def test_an_expectation_that_fails_is_told_with_its_number():
 
 
 @pytest.mark.parametrize("text", ["loss<6", "step>=1000: loss", "step>=1000: loss<six", ":"])
-def test_what_is_no_expectation_is_refused(text: str):
+def test_what_is_no_expectation_is_refused(text: str) -> None:
     """The inventory refuses these at the door already."""
     with pytest.raises(ValueError, match="no condition"):
         Expectation(text)
 
 
-def test_nan_meets_no_expectation():
+def test_nan_meets_no_expectation() -> None:
     """Not below six, nor above."""
     expectation = Expectation("step>=1: loss<6")
     fed = [expectation.feed({"step": 1, "loss": math.nan}) for _ in range(4)]
     assert fed == [False, False, True, False]
 
 
-def test_half_the_speed_is_told_when_it_does_not_come_back():
+def test_half_the_speed_is_told_when_it_does_not_come_back() -> None:
     """A slow minute is nothing; a pace that stays halved is told once."""
     watch = vigil()
     at = stepping(watch, 280, 1.0)
@@ -299,7 +299,7 @@ def test_half_the_speed_is_told_when_it_does_not_come_back():
     assert watch.look(at) == []
 
 
-def test_checkpoints_do_not_count_as_slow_steps():
+def test_checkpoints_do_not_count_as_slow_steps() -> None:
     """An interval with another phase in it says nothing of the pace."""
     pace = Pace()
     at = 0.0
@@ -312,7 +312,7 @@ def test_checkpoints_do_not_count_as_slow_steps():
     assert {one for one in counted if one is not None} == {(1.0, 1.0)}
 
 
-def test_steps_told_every_hundred_count_each():
+def test_steps_told_every_hundred_count_each() -> None:
     """The pace is of one step, however seldom it is printed."""
     pace = Pace()
     times = [number * 50.0 for number in range(60)]
@@ -322,7 +322,7 @@ def test_steps_told_every_hundred_count_each():
 
 
 @pytest.mark.parametrize("step", [math.nan, math.inf, -math.inf])
-def test_a_step_that_is_no_number_is_passed_over(step: float):
+def test_a_step_that_is_no_number_is_passed_over(step: float) -> None:
     """JSON as Python writes it may hold NaN; the steps after it are counted as ever."""
     watch = vigil(start_within_s=10.0)
     watch.numbers({"step": step}, START + 1, told_at=START + 1)
@@ -331,7 +331,7 @@ def test_a_step_that_is_no_number_is_passed_over(step: float):
     assert silence.text.startswith("no step")
 
 
-def test_slower_with_more_memory_is_compiled_code_that_was_given_up():
+def test_slower_with_more_memory_is_compiled_code_that_was_given_up() -> None:
     """The log says nothing of it: three times the time and twice the memory do."""
     watch = vigil()
     at = START
@@ -364,7 +364,7 @@ def fed(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_batches_of_several_lengths_are_no_downgrade(seed: int):
+def test_batches_of_several_lengths_are_no_downgrade(seed: int) -> None:
     """Lengths that go by turns, in whatever order, are the run's own pace, memory and all."""
     chance = random.Random(seed)
     buckets = ((0.5, 8.0), (1.0, 14.0), (2.4, 40.0))
@@ -377,7 +377,7 @@ def test_batches_of_several_lengths_are_no_downgrade(seed: int):
     assert [one for one in fed(vigil(), steps) if one.signature == "silent_eager"] == []
 
 
-def test_longer_sequences_that_do_as_much_a_second_are_no_downgrade():
+def test_longer_sequences_that_do_as_much_a_second_are_no_downgrade() -> None:
     """A curriculum makes steps longer and takes memory; the tokens of a second say: all is well."""
     grown = [(1.0, 10.0)] * 280 + [(4.0, 40.0)] * 80
     assert fed(vigil(), grown, tokens=True) == []
@@ -385,7 +385,7 @@ def test_longer_sequences_that_do_as_much_a_second_are_no_downgrade():
     assert found.signature == "silent_eager"
 
 
-def test_a_run_gets_on_while_it_makes_steps():
+def test_a_run_gets_on_while_it_makes_steps() -> None:
     """By its steps, in training alone; by its output where it tells none and has begun."""
     watch = vigil()
     watch.output(START + 5)

@@ -17,7 +17,7 @@ def record(signal: int) -> ExitRecord:
     return ExitRecord(code=None, signal=signal, started_at=1.0, ended_at=2.0)
 
 
-def test_a_bare_signal_is_more_than_a_guess_once_the_kernel_tells_of_it():
+def test_a_bare_signal_is_more_than_a_guess_once_the_kernel_tells_of_it() -> None:
     """Nothing was printed; which library it was in is in the evidence, and so in the alert."""
     bare = diagnose([b"step 5\n"], exit_record=record(11))
     assert bare.certainty is Certainty.GUESS
@@ -27,7 +27,7 @@ def test_a_bare_signal_is_more_than_a_guess_once_the_kernel_tells_of_it():
     assert told.evidence[-1] == f"kernel: {SEGFAULT.text}"
 
 
-def test_a_verdict_of_the_log_keeps_its_cause_and_gains_evidence():
+def test_a_verdict_of_the_log_keeps_its_cause_and_gains_evidence() -> None:
     """The newest three; room is made for them."""
     log = b"Traceback (most recent call last):\n  File 'a.py', line 1, in f\nValueError: x\n"
     found = diagnose([log], exit_record=ExitRecord(code=1, signal=None, started_at=1, ended_at=2))
@@ -37,7 +37,7 @@ def test_a_verdict_of_the_log_keeps_its_cause_and_gains_evidence():
     assert len(told.evidence) <= MOST_EVIDENCE
 
 
-def test_what_went_well_or_was_said_already_is_left_alone():
+def test_what_went_well_or_was_said_already_is_left_alone() -> None:
     """A run that finished has no use for it; an OOM kill is the verdict's own sentence."""
     fine = diagnose(
         [b"done\n"], exit_record=ExitRecord(code=0, signal=None, started_at=1, ended_at=2)
