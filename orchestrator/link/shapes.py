@@ -14,6 +14,9 @@ MOST_WHOLE = 2**63
 MOST_TOLD_BYTES: Mapping[str, int] = {"gpus": 2 * 1024**2, "kernel": 256 * 1024}
 """Of a line that is kept in memory: 256 programs on GPUs, told with their words, make 304 kB."""
 
+MOST_DEEP = 64
+"""No driver says half as much; what nests a thousand times is read, but never kept or shown."""
+
 
 class Kind(NamedTuple):
     """A single value: how it is called, and how it is known."""
@@ -24,6 +27,12 @@ class Kind(NamedTuple):
 
 class Maybe(NamedTuple):
     """A shape, null, or a key that is not there."""
+
+    shape: Any
+
+
+class Shallow(NamedTuple):
+    """A shape, whatever else is in it: of keys that nobody here knows yet, too."""
 
     shape: Any
 
@@ -51,7 +60,7 @@ BITS = Kind("64 bits", lambda value: type(value) is int and 0 <= value < 2**64)
 READING = Kind("a number", lambda value: BITS.fits(value) or _is_number(value))
 """A driver's counters are unsigned."""
 
-Shape = Kind | Maybe | Each | list[Any] | Mapping[str, Any]
+Shape = Kind | Maybe | Shallow | Each | list[Any] | Mapping[str, Any]
 """A list of one shape: a list of such values. A mapping: an object with at least these keys."""
 
 PROCESS: Mapping[str, Shape] = {
@@ -82,7 +91,7 @@ GPU: Mapping[str, Shape] = {
         }
     ),
 }
-GPUS: Mapping[str, Shape] = {"source": Maybe(TEXT), "samples": [GPU], "error": Maybe(TEXT)}
+GPUS: Mapping[str, Shape] = {"source": Maybe(TEXT), "samples": Shallow([GPU]), "error": Maybe(TEXT)}
 KERNEL: Mapping[str, Shape] = {
     "t": NUMBER,
     "seq": WHOLE,
@@ -116,6 +125,9 @@ def misfit(shape: Shape, value: Any, where: str = "") -> str | None:
             return None if shape.fits(value) else f"`{where}` is not {shape.name}"
         case Maybe():
             return None if value is None else misfit(shape.shape, value, where)
+        case Shallow():
+            deep = f"`{where}` nests deeper than {MOST_DEEP}"
+            return deep if _is_deep(value) else misfit(shape.shape, value, where)
         case Each():
             if not isinstance(value, dict):
                 return f"`{where}` is not an object"
@@ -140,6 +152,18 @@ def _first(found: Iterable[str | None]) -> str | None:
 
 def _below(where: str, key: str) -> str:
     return f"{where}.{key[:40]}" if where else key[:40]
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_DEEP):
+        outer = [one for one in level if isinstance(one, dict | list)]
+        if not outer:
+            return False
+        level = [
+            one for each in outer for one in (each.values() if isinstance(each, dict) else each)
+        ]
+    return True
 
 
 def require_frame(frame: Frame, num_bytes: int) -> None:

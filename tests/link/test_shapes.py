@@ -113,3 +113,16 @@ def test_what_is_no_number_is_none(kind: Kind, value: Any) -> None:
     """A truth is no number, nor is one that nothing can be counted with."""
     assert kind.fits(1)
     assert not kind.fits(value)
+
+
+def test_what_nests_without_an_end_is_refused() -> None:
+    """Read it can be, but neither kept, compared nor shown: each of these asks itself again."""
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
+    good, hostile = (decode(encode(told(of_tomorrow=one))) for one in ([[{"b": 1}]], deep))
+    require_frame(good, 1000)
+    assert "nests deeper" in str(wrong_answer("gpus", hostile))
+    assert "is not a list" in str(wrong_answer("gpus", {**good, "samples": 3}))
+    with pytest.raises(BadFrame, match="`samples` nests deeper than"):
+        require_frame(hostile, 1000)
