@@ -195,7 +195,7 @@ def test_ctrl_c_leaves_the_run_alone_and_says_how_to_come_back(canned: CannedBac
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
     assert b"run 2 goes on. Back to it: `orch logs -f dflash-2`" in err
     assert not [what for what, _, _ in canned.asked if what == "stop"]
 

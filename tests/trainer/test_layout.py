@@ -126,7 +126,7 @@ def test_layout_ends_whole_with_the_first_death(
     os.kill(members["0" if dead == "target 0" else "1"], signal.SIGKILL)
     began = time.monotonic()
     _, err = running.communicate(timeout=60)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     assert running.returncode == 128 + signal.SIGKILL
     assert f"error: {dead} died by SIGKILL; all others were ended" in err
     assert not any(Path(f"/proc/{pid}").exists() for pid in members.values())

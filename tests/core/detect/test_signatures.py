@@ -86,10 +86,10 @@ def test_ids_of_the_contract_are_all_there() -> None:
 def test_no_pattern_is_slow_on_nasty_lines(pattern: str) -> None:
     """Each pattern reads a longest line of the worst kinds in a moment: none backtracks away."""
     compiled = re.compile(pattern, re.VERBOSE if "\\ " in pattern and "\n" in pattern else 0)
-    started = time.perf_counter()
+    started = time.process_time()
     for text in NASTY:
         compiled.search(text[: terminal.MAX_LINE_CHARS])
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
