@@ -440,6 +440,10 @@ async def test_digest_that_was_refused_is_the_same_one_again(bench: Bench) -> No
     assert len(digests) >= 2
     assert len({one.headers["webhook-id"] for one in digests}) == 1
     assert len({one.body for one in digests}) == 1
+    # Of an alert that was sent by itself, and refused, the receiver may know the id.
+    assert digests[0].headers["webhook-id"] not in {
+        f"i{number:03d}-firing-1" for number in range(40)
+    }
     await receiver.stop()
 
 
