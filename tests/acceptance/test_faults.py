@@ -55,7 +55,7 @@ STOPPED = {
         *("apply:before", "apply:after", "end:before", "end:after", "verdict:before"),
         *("verdict:after", "apply:before", "apply:after"),
     ],
-    "in its back-off": ["apply:before", "apply:after"],
+    "in its back-off": ["apply:before", "apply:after", "end:before", "end:after"],
 }
 REBUILT = ["rebuild:before", "rebuild:after", "follow:before", "append:before"]
 STEPS = "-m played steps --count 0 --pause 0.2"

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -151,12 +151,21 @@ def test_backoff_outlives_the_daemon(
     assert len(receiver.wait_for(1, where=firing)) == 1
 
 
+@pytest.fixture
+def slow_evidence(lab: Lab) -> Iterator[None]:
+    """Container 200 takes 6 s to say what its GPUs are like in full."""
+    tool = lab["200"].root / "usr/bin/nvidia-smi"
+    whole = tool.read_bytes()
+    tool.write_text('#!/bin/sh\n[ "$1" = -q ] && sleep 6\nexit 9\n')
+    yield
+    tool.write_bytes(whole)
+
+
 @pytest.mark.lab
 @pytest.mark.xdist_group("lab")
+@pytest.mark.usefixtures("slow_evidence")
 def test_an_edit_while_evidence_is_collected_keeps_the_order(make_orch: MakeOrch, lab: Lab) -> None:
     """The attempt that is due at once waits until the target has said what it says of the last."""
-    slow = '#!/bin/sh\n[ "$1" = -q ] && sleep 6\nexit 9\n'
-    (lab["200"].root / "usr/bin/nvidia-smi").write_text(slow)
     orch = make_orch(lab_job(lab, "python3 -m played infra --fail 1", policy("1h")))
     run = orch.json("run", "--detach")["run"]
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
