@@ -134,6 +134,7 @@ async def _connection(
 
 
 async def _send(reader: asyncio.StreamReader, channel: Channel) -> None:
-    while piece := await reader.read(PIECE_BYTES):
-        await channel.write(piece)
+    with contextlib.suppress(ConnectionError):  # one that is reset is at its end as well
+        while piece := await reader.read(PIECE_BYTES):
+            await channel.write(piece)
     await channel.close_stdin()
