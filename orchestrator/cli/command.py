@@ -31,8 +31,8 @@ class Command(NamedTuple):
     function: str
     help: str
     add: Callable[[argparse.ArgumentParser], None] = lambda _: None
-    takes_rest: bool = False
-    """Whether words after `--` belong to it."""
+    takes_rest: str = ""
+    """How the usage shows the words after `--`; empty where none belong to it."""
     parts: "dict[str, Command] | None" = None
     """Commands below it, as in `orch daemon start`."""
 

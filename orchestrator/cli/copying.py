@@ -17,6 +17,9 @@ from orchestrator.core.model import Target
 from orchestrator.link.copying import Copied, Here, copy
 from orchestrator.link.link import Link
 
+MOST_NAMED = 3
+"""Each run's folder has a pipe of orch's own, and there may be hundreds."""
+
 
 def cp(options: argparse.Namespace) -> int:
     """Copy a file or a folder either way; copying again goes on where this one stopped."""
@@ -67,8 +70,10 @@ async def _copy(away: Sequence[Target | None], path: str, to_path: str, copied: 
 
 
 def _say(options: argparse.Namespace, copied: Copied, seconds: float) -> None:
-    for path in copied.left_out:
+    for path in copied.left_out[:MOST_NAMED]:
         output.note(f"left out, neither file, folder nor link: {path}")
+    if len(copied.left_out) > MOST_NAMED:
+        output.note(f"left out as well: {len(copied.left_out) - MOST_NAMED} more of this kind")
     if options.json:
         output.print_json(
             {
@@ -84,9 +89,10 @@ def _say(options: argparse.Namespace, copied: Copied, seconds: float) -> None:
     files = f"{copied.files} file{'' if copied.files == 1 else 's'}"
     kept = f", {copied.unchanged} unchanged" if copied.unchanged else ""
     rate = output.size(int(copied.sent_bytes / seconds)) if seconds > 0 else "-"
+    moved = f"{output.size(copied.sent_bytes)} copied in {output.duration(seconds)} ({rate}/s)"
     output.say(
-        f"{files}, {output.size(copied.total_bytes)}{kept}; {output.size(copied.sent_bytes)} sent "
-        f"in {output.duration(seconds)} ({rate}/s), each verified by its SHA-256"
+        f"{files}, {output.size(copied.total_bytes)}{kept}; "
+        f"{moved if copied.sent_bytes else 'nothing to copy'}, each verified by its SHA-256"
     )
 
 

@@ -12,6 +12,7 @@ import time
 from orchestrator.api.answers import DaemonSilent
 from orchestrator.api.client import ALIVE_WITHIN_S, Client
 from orchestrator.api.location import Location, daemon_socket, living
+from orchestrator.cli.output import note
 from orchestrator.core.errors import DaemonError, NoDaemon
 from orchestrator.probe import procfs
 
@@ -41,6 +42,7 @@ def end_daemon(location: Location) -> str:
                 remedy=f"End whoever listens there (`ss -xlp`), or remove {client.socket_path}.",
             ) from exc
         return _end_by_pid(*process)
+    note("the daemon is ending")
     if _gone_within(client, process, ASKED_S):
         return "the daemon has ended; runs go on without it"
     if process is None:

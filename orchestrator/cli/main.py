@@ -30,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no such letter gets `?`
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()  # a reader that has gone is to be met here, not at Python's end
+        return code
     except OrchError as error:
         complain(error)
         return error.exit_code

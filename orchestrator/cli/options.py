@@ -181,9 +181,13 @@ MORE: dict[str, Command] = {
         },
     ),
     "bundle": Command("bundle", "bundle", "a run in one archive, secrets removed", _bundle),
-    "repeat": Command("trials", "repeat", "N trials, the crash rate", _repeat, takes_rest=True),
+    "repeat": Command(
+        "trials", "repeat", "N trials, the crash rate", _repeat, takes_rest="[-- ARG ...]"
+    ),
     "compare": Command("trials", "compare", "crash rates of two releases", _compare),
-    "bisect": Command("trials", "bisect", "which release broke it", _bisect, takes_rest=True),
+    "bisect": Command(
+        "trials", "bisect", "which release broke it", _bisect, takes_rest="[-- ARG ...]"
+    ),
     "diff": Command("comparing", "diff", "what is different between two runs", _diff),
     "silence": Command(
         "",

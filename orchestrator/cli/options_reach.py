@@ -90,7 +90,9 @@ def _init(parser: argparse.ArgumentParser) -> None:
 
 REACH: dict[str, Command] = {
     "attach": Command("enter", "attach", "land in a run's tmux session", _attach),
-    "exec": Command("there", "run_there", "a command on a target", _exec, takes_rest=True),
+    "exec": Command(
+        "there", "run_there", "a command on a target", _exec, takes_rest="-- CMD [ARG ...]"
+    ),
     "adopt": Command("adopt", "adopt", "follow what somebody else started", _adopt),
     "cp": Command("copying", "cp", "copy files from or to a target; resumes", _cp),
     "forward": Command("forward", "forward", "a port of a run's target, here", _forward),

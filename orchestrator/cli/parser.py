@@ -166,7 +166,11 @@ def _diagnose(parser: argparse.ArgumentParser) -> None:
 COMMANDS: dict[str, Command] = {
     "deploy": Command("ship", "deploy", "ship the package; plan first", _deploy),
     "run": Command(
-        "launch", "run", "deploy what changed, check, launch and follow", _launch, takes_rest=True
+        "launch",
+        "run",
+        "deploy what changed, check, launch and follow",
+        _launch,
+        takes_rest="[-- ARG ...]",
     ),
     "stop": Command("stop", "stop", "end a run and what is left of it", _stop),
     "status": Command("status", "status", "targets, runs and open incidents", _status),
@@ -247,7 +251,7 @@ def _takes_rest(command: str | None, words: Sequence[str]) -> bool:
     while found is not None and found.parts is not None:
         parts = found.parts
         found = next((parts[word] for word in words if word in parts), None)
-    return found is not None and found.takes_rest
+    return found is not None and bool(found.takes_rest)
 
 
 def _nearest(word: str) -> str:
@@ -269,7 +273,7 @@ def _add_global(parser: argparse.ArgumentParser) -> None:
 def _add_commands(
     parser: argparse.ArgumentParser, commands: dict[str, Command], *, required: bool
 ) -> None:
-    parser.set_defaults(module="", function="", takes_rest=False, parser=parser)
+    parser.set_defaults(module="", function="", takes_rest="", parser=parser)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", required=required)
     for name, command in commands.items():
         added = below.add_parser(
@@ -281,6 +285,8 @@ def _add_commands(
             continue
         command.add(added)
         if command.takes_rest:
+            usage = added.format_usage().removeprefix("usage: ").rstrip()
+            added.usage = f"{usage} {command.takes_rest}"
             added.epilog = "words behind -- go to the program"
         added.set_defaults(
             module=command.module,

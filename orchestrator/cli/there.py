@@ -7,6 +7,7 @@ only where the command never ran, since then it says why.
 import argparse
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def run_there(options: argparse.Namespace) -> int:
         raise Unreachable(
             f"{target.name}: ssh did not get to {ssh_destination(host)}; its words are above.",
             target=target.name,
-            remedy="`orch doctor` looks at each step of the way.",
+            remedy=f"`{shlex.join(('ssh', '-v', *ssh_words(host), ssh_destination(host)))}` shows "
+            "each step of the way.",
         )
     if status and (shut := no_way_in(target, relayed.said)):
         output.note(" ".join(shut))

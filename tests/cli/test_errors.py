@@ -173,6 +173,23 @@ def test_wrong_words_say_what_to_write(words: tuple[str, ...], said: str, orch: 
     assert said in orch(*words).err
 
 
+def test_a_reader_that_leaves_early_is_no_complaint(tmp_path: Path) -> None:
+    """`orch manual | head -1`: the page is longer than what was read, and Python says nothing."""
+    words = f"{sys.executable} -m orchestrator manual 2> said | head -1 > page"
+    subprocess.run(["bash", "-c", words], cwd=tmp_path, timeout=60, check=False)
+    assert (tmp_path / "page").read_text().startswith(".TH ORCH")
+    assert (tmp_path / "said").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [("exec", "TARGET -- CMD [ARG ...]"), ("run", "[JOB] [-- ARG ...]"), ("stop", "RUN\n")],
+)
+def test_help_shows_where_a_programs_words_go(command: str, usage: str, orch: Orch) -> None:
+    """The usage line has what may, or must, stand behind the two dashes."""
+    assert usage in orch(command, "--help").out
+
+
 @pytest.mark.parametrize("words", [("wait", "a", "--timeout", "nan"), ("logs", "a", "--since=inf")])
 def test_a_time_that_is_none_is_refused(orch: Orch, words: tuple[str, ...]) -> None:
     """`nan` and `inf` are floats to Python and no times to a person."""
