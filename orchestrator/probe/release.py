@@ -54,11 +54,19 @@ def _stock(workdir: Workdir, digest: str, look: Look, twin: str | None) -> Stock
     first = digest if os.path.isdir(workdir.release(digest)) else current
     base = listings.held(workdir.release(first)) if first is not None else None
     names = [name for name in workdir.digests() if name not in (digest, first)]
-    newest = sorted(names, key=lambda name: os.stat(workdir.release(name)).st_mtime, reverse=True)
+    newest = sorted(names, key=lambda name: _made_at(workdir.release(name)), reverse=True)
     others = [current] if current is not None and current != first else []
     others += [name for name in newest if name != current]
     folders = [workdir.release(name) for name in others[:_STOCK_RELEASES]]
     return Stock(base, folders, look, twin)
+
+
+def _made_at(release: str) -> float:
+    """When a release got its newest name; 0 where it is gone since it was listed."""
+    try:
+        return os.stat(release).st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _twin(workdir: Workdir, digest: str) -> str | None:

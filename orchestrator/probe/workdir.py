@@ -86,9 +86,9 @@ class Workdir:
         """Remove a folder so that at no instant half of it stands under its name."""
         folder, name = os.path.split(path)
         trash = os.path.join(folder, f"{TRASH}{name}-{os.getpid()}")
-        shutil.rmtree(trash, ignore_errors=True)
+        _remove(trash)
         os.rename(path, trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        _remove(trash)
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -125,9 +125,18 @@ class Workdir:
                 self.discard(self.release(digest))
 
 
+def _remove(path: str) -> None:
+    """Remove a folder; a file or a link too, which somebody put in the place of one."""
+    if os.path.islink(path) or os.path.isfile(path):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _clean_one(path: str, name: str) -> None:
     if name.startswith(TRASH):
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
     elif name.startswith(_NEXT):
         with contextlib.suppress(OSError):
             os.unlink(path)

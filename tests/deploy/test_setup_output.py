@@ -79,7 +79,7 @@ async def test_a_flood_is_told_in_part_and_kept_whole(
 
 async def test_the_end_of_long_lines_is_in_the_error(caller: NearCaller, job: Job) -> None:
     """The last line says why it failed; the sentence was cut before it came."""
-    many = "for n in 1 2 3 4 5 6 7 8 9; do printf '%0900d\\n' $n; done; echo the rea""son; exit 1"
+    many = "for n in 1 2 3 4 5 6 7 8 9; do printf '%0900d\\n' $n; done; echo the rea''son; exit 1"
     with pytest.raises(DeployError) as failed:
         await lines_of(caller, job, many)
     assert "the reason" in failed.value.message[:MOST_OF_A_SENTENCE]
