@@ -9,6 +9,8 @@ import tarfile
 from pathlib import Path
 from urllib.parse import quote
 
+import zstandard
+
 from orchestrator.probe.launch import _make_fifo
 from tests.acceptance.conftest import MakeOrch, local_job
 from tests.lab.receiver import Receiver
@@ -61,6 +63,8 @@ import base64, json, os, sys, time
 from urllib.parse import quote
 value = os.environ["MY_TOKEN"]
 coded = base64.b64encode(b"user:" + value.encode()).decode()
+with open(os.environ["ORCH_RUN_DIR"] + "/metrics.jsonl", "a") as metrics:
+    metrics.write(json.dumps({"t": time.time(), "step": 1, "note": value}) + "\\n")
 print(value, repr(value), json.dumps([value]), json.dumps(json.dumps([value])))
 print("https://me:" + quote(value, safe="") + "@host/x", "Authorization: Basic", coded)
 for before in (b"", b"x", b"xy"):
@@ -106,10 +110,23 @@ def test_a_secret_that_is_printed_is_shown_sent_and_kept_in_no_form(
         files = [archive.extractfile(one) for one in archive.getmembers()]
         shown += [file.read().decode() for file in files if file is not None]
     shown += [request.body.decode() for request in receiver.received]
-    logs = [path for path in Path(orch.env["XDG_STATE_HOME"]).rglob("*.log*") if path.is_file()]
+    state = Path(orch.env["XDG_STATE_HOME"])
+    logs = [path for path in state.rglob("*.log*") if path.is_file()]
     shown += [path.read_text("utf-8", "replace") for path in logs]
+    closed = orch.until(lambda: both if len(both := sorted(state.rglob("*.zst"))) > 1 else None)
+    kept = {path.relative_to(state).parts[2]: unpacked(path) for path in closed}
+    assert "no login for" in kept["logs"]
+    assert '"step": 1' in kept["metrics"]
+    shown += kept.values()
     for text in shown:
         assert not shows(text, ODD_SECRET), text
+
+
+def unpacked(segment: Path) -> str:
+    """What a closed segment of a log holds."""
+    with segment.open("rb") as packed:
+        whole: bytes = zstandard.ZstdDecompressor().stream_reader(packed).read()
+    return whole.decode("utf-8", "replace")
 
 
 def shows(text: str, value: str) -> list[str]:
