@@ -16,6 +16,7 @@ from orchestrator.core.errors import ApiError, OrchError
 from tui import bridge, keys, small_acts, words
 from tui.cells import Cell
 from tui.fleet import LIVE, Fleet, Sight
+from tui.history import earlier_releases
 from tui.messages import ActionWanted, RunOpened
 from tui.options import Options
 from tui.screens.windows import Activity, AskWhy, Choose, Confirm
@@ -147,9 +148,9 @@ class Acts:
         found = await bridge.in_thread(
             lambda: self._source.ask("GET", "/v1/releases", query={"job": job})
         )
-        names = list(dict.fromkeys(str(one["digest"]) for one in found["releases"]))
+        names = earlier_releases(found["releases"])
         if not names:
-            self._refuse(f"No release of {job} was ever deployed.")
+            self._refuse(f"There is no release of {job} before the current one.")
             return
         chosen = await self._app.push_screen_wait(Choose(f"{job}: which release?", names))
         if chosen is None:

@@ -5,7 +5,8 @@ found around it.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tui import text
@@ -89,6 +90,12 @@ def environment(document: Mapping[str, Any]) -> list[Paragraph]:
     return told or [Paragraph("environment", (Cell("Nobody looked at it.", "muted"),))]
 
 
+def earlier_releases(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Digests of a job's deploys and rollbacks, newest first, without the current one."""
+    digests = dict.fromkeys(str(one["digest"]) for one in entries)
+    return list(digests)[1:]
+
+
 def _facts(facts: Mapping[str, Any], above: str = "") -> Iterator[Cell]:
     """One line a fact; facts of facts as `a.b`."""
     for name, value in facts.items():
@@ -99,5 +106,11 @@ def _facts(facts: Mapping[str, Any], above: str = "") -> Iterator[Cell]:
             at = time.strftime("%d %b %H:%M:%S", time.localtime(value))
             yield Cell(text.harmless(f"{full}: {at}"))
         elif value not in (None, "", [], {}) and name != "at":
-            said = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            said = _counted(value) if isinstance(value, list) else str(value)
             yield Cell(text.harmless(f"{full}: {said}"))
+
+
+def _counted(values: list[Any]) -> str:
+    """`8 x NVIDIA H100, NVIDIA L4`: each once, so that eight alike fit into a line."""
+    numbers = Counter(map(str, values))
+    return ", ".join(f"{number} x {one}" if number > 1 else one for one, number in numbers.items())
