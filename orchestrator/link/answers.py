@@ -134,6 +134,7 @@ _ANSWERS: Mapping[str, Shape] = {
     "cache_save": {**_KEPT, "dropped": [TEXT]},
     "cache_clear": {**_KEPT, "dropped": [TEXT]},
     "cache_restore": dict.fromkeys(("files", "bytes", "there"), COUNT),
+    "copy_hold": {"held": FLAG},
     "copy_look": {
         **_PATH,
         **dict.fromkeys(("path", "part"), TEXT),

@@ -5,6 +5,7 @@ So one piece of code copies both ways. A source that changes meanwhile is refuse
 """
 
 import asyncio
+import contextlib
 import hashlib
 import posixpath
 import shlex
@@ -15,14 +16,21 @@ from typing import Any, Protocol
 
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.link.arriving import Entry, name_of, not_of, require_inside
+from orchestrator.probe import copy_turns
 from orchestrator.probe import copying as here
 from orchestrator.probe.errors import OpError
+from orchestrator.probe.frames import BULK_SILENCE_LIMIT_S
 
 PIECE_BYTES = 1 << 20
 PIECES_AT_ONCE = 4
 FILES_AT_ONCE = 4
 _WITHIN_S = 120.0
+_TURN_WITHIN_S = BULK_SILENCE_LIMIT_S + 10.0
+"""A copy whose connection died without a word has its turn for so long."""
+_TURN_EACH_S = 0.2
 _MOST_MADE_UP_BYTES = 4 << 20
+
+_OPS = {**here.OPS, **copy_turns.OPS}
 
 Digest = Any
 """What `hashlib.sha256()` gives; its type has no public name."""
@@ -49,7 +57,7 @@ class Here:
         if raw is not None:
             args["data"] = raw
         try:
-            return await asyncio.to_thread(here.OPS[op], args, lambda _: None)
+            return await asyncio.to_thread(_OPS[op], args, lambda _: None)
         except OpError as error:
             raise OrchError(error.message, remedy=error.remedy) from error
 
@@ -90,6 +98,30 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
     if there["kind"] == here.FOLDER or to_path.endswith("/"):
         name = name_of(path, top, trusted=isinstance(source, Here))
         place = posixpath.join(place, name)
+    await _hold(to, place)
+    try:
+        await _copy(source, top, to, place, found, copied)
+    finally:
+        with contextlib.suppress(OrchError):  # it ends with the other side's process as well
+            await _call(to, "copy_let_go", path=place)
+
+
+async def _hold(to: End, place: str) -> None:
+    """Wait for the turn of a place: two copies to it would write into one part."""
+    try:
+        async with asyncio.timeout(_TURN_WITHIN_S):
+            while True:
+                if (await _call(to, "copy_hold", path=place))["held"]:
+                    return
+                await asyncio.sleep(_TURN_EACH_S)
+    except TimeoutError as exc:
+        raise OrchError(
+            f"{place}: another copy to it is at work.",
+            remedy="Wait until that has ended; the same words then send what is missing.",
+        ) from exc
+
+
+async def _copy(source: End, top: str, to: End, place: str, found: Entry, copied: Copied) -> None:
     if found["kind"] != here.FOLDER:
         copied.total_bytes = found["size"]
         await _file(source, top, to, place, found, copied)

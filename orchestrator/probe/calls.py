@@ -44,6 +44,7 @@ OP_MODULES = {
     **dict.fromkeys(("cache_list", "cache_save", "cache_clear", "cache_restore"), "caches"),
     "adopt_look": "adopting",
     "adopt": "adopting",
+    **dict.fromkeys(("copy_hold", "copy_let_go"), "copy_turns"),
     **dict.fromkeys(
         (
             *("copy_look", "copy_tree", "copy_digest", "copy_read", "copy_write", "copy_commit"),

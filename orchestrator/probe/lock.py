@@ -27,7 +27,7 @@ def take(key: str, generation: int) -> int:
     """
     if not key or not all(char.isalnum() or char in "-_." for char in key) or key[0] == ".":
         raise BadCall(f"The key {key!r} is not made of letters, digits, `-`, `_` and `.`.")
-    path = os.path.join(_folder(), f"{key}.lock")
+    path = os.path.join(own_folder(), f"{key}.lock")
     fd = open_file(path, os.O_RDWR | os.O_CREAT)
     begun = time.monotonic()
     while True:
@@ -50,7 +50,7 @@ def take(key: str, generation: int) -> int:
     return fd
 
 
-def _folder() -> str:
+def own_folder() -> str:
     """A folder that only this user can write to, whoever else may write to its parent."""
     path = f"/tmp/orch-{os.getuid()}"  # noqa: S108  owner and mode are checked below
     try:

@@ -312,3 +312,32 @@ def test_a_page_of_long_names_is_shorter(tmp_path: Path) -> None:
     rest = copying.copy_tree({**args, "skip": len(first["entries"])}, lambda _: None)
     assert not rest["more"]
     assert len(first["entries"]) + len(rest["entries"]) == 807
+
+
+async def test_two_copies_to_one_place_take_turns(tmp_path: Path) -> None:
+    """Of two folders to one new name the second finds the first whole; they were mixed."""
+    one, two = tree(tmp_path / "one", a="1", b="1", c="1"), tree(tmp_path / "two", a="22", d="22")
+    to = tmp_path / "to"
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for top in (one, two):
+            group.create_task(copy(Here(), str(top), Here(), str(to), Copied()))
+    both = {path.name: path.read_text() for path in to.iterdir()}
+    assert both.keys() == {"a", "b", "c", "d"}
+    assert both["a"] in {"1", "22"}
+    assert not list(tmp_path.glob(".*orch-part"))
+
+
+async def test_a_turn_that_does_not_come_is_said(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another name of the same place too; afterwards the place is free and nothing is left."""
+    monkeypatch.setattr("orchestrator.link.copying._TURN_WITHIN_S", 0.5)
+    (tmp_path / "here").symlink_to(tmp_path)
+    other, to = tmp_path / "here" / "to", tmp_path / "to"
+    assert (await Here().call("copy_hold", timeout_s=5, path=str(other)))["held"]
+    with pytest.raises(OrchError, match="another copy to it is at work"):
+        await copy(Here(), str(source), Here(), str(to), Copied())
+    assert not to.exists()
+    await Here().call("copy_let_go", timeout_s=5, path=str(other))
+    await copy(Here(), str(source), Here(), str(to), Copied())
+    assert to.read_bytes() == source.read_bytes()
