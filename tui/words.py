@@ -47,7 +47,7 @@ def message_lines(message: Mapping[str, Any]) -> list[Cell]:
         case "stopped" | "ended":
             return end_lines(message)
         case "kept":
-            said = f"{message['run']['target']} cannot be reached: it is stopped once it is back"
+            said = f"{message['run']['target']} cannot be reached: ended there once it is back"
             return [Cell(text.harmless(said), "warn")]
         case "stored":
             return [Cell(text.harmless(f"stored as {message['run']['id']}"), "muted")]

@@ -32,7 +32,7 @@ path are the user's words (id, prefix, job, @1, -1), percent-encoded.
     POST /v1/runs/RUN/stop {grace_s}     stream: stopping{run}, stopped{run, ended, remaining, gpus, gpus_free_after_s,
                                          gpu_holders};
                                          of a run that had ended stopped{run, already}; where its target
-                                         cannot be reached kept{run}: it is stopped once it can
+                                         cannot be reached kept{run}: it is ended there once it can
     POST /v1/deploy {jobs, dry_run}      stream: plan{job, plan}, progress{job, target, stage,
                                          sent_bytes, total_bytes, bytes_per_s},
                                          setup{job, target, line},
