@@ -102,7 +102,7 @@ class Fleet:
         if seen is None or seen.target != target:
             if seen is not None:
                 # It would fight the new one for the target: both have our key.
-                self._leaving.append(asyncio.create_task(_leave(seen)))
+                self._leaving.append(asyncio.create_task(self._outlive(seen)))
             link = Link(
                 target,
                 self._pool.transport(target),
@@ -113,6 +113,13 @@ class Fleet:
             seen = self._seen[target.name] = self._meet(target, link)
             self._changed(target.name)
         return seen.link
+
+    async def _outlive(self, old: _Seen) -> None:
+        """End an edited target's former link, and its former host where no target is left there."""
+        await _leave(old)
+        host = old.target.host
+        if all(one.target.host != host for one in self._seen.values()):
+            await self._machines.leave(host)
 
     def _key(self, target: Target) -> str:
         """Two targets may be one place (another tmux socket), and must not evict each other."""
