@@ -96,3 +96,29 @@ def test_reading_goes_on_and_storing_is_refused_in_words(
     with sqlite3.connect(database) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
+
+
+def test_no_daemon_starts_on_a_full_disk(
+    make_orch: MakeOrch, short_folder: Path, small_disk: Path
+) -> None:
+    """It says which disk, and touches nothing; with space the run is watched on, every byte."""
+    made = make_orch(local_job(short_folder, "python3 -m played steps --count 0 --pause 0.2"))
+    orch = replace(made, env={**made.env, "XDG_STATE_HOME": str(small_disk)})
+    try:
+        run = orch.json("run", "--detach")["run"]
+        orch.until(lambda: "step" in orch("logs", run).stdout)
+        orch("daemon", "stop")
+        filled = fill(small_disk)
+        said = orch("status", check=1).stderr
+        assert "No space left on device" in said
+        assert str(small_disk) in said
+        filled.unlink()
+        assert orch.json("show", run)["state"] == "running"
+        orch("stop", run)
+        shown = orch.json("show", run)
+        assert shown["attempt"] == 1
+        written = (Path(shown["directory"]) / "attempt-1" / "output.log").read_text()
+        assert orch("logs", run, "--raw").stdout == written
+        assert not list(small_disk.glob("orch/*/orch.db.damaged*"))
+    finally:
+        orch("daemon", "stop", check=None)
