@@ -36,6 +36,7 @@ from orchestrator.observe.follow import follow
 from orchestrator.reading import Reader
 from orchestrator.store.store import Store
 from orchestrator.transport.pool import Pool
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 PARTS = ("steady", "cuts", "other")
@@ -98,14 +99,7 @@ async def measure(lab: Lab, folder: Path, parts: Collection[str]) -> dict[str, A
     store = await Store.open(folder, clock)
     watched: dict[str, Watched] = {}
     setattr(store, "logs", TimedLogs(store.logs, watched))  # noqa: B010  a proxy that measures
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     begun = time.monotonic()
     links = [_link(pool, host, name, clock) for name in lab.containers]
     await asyncio.gather(*(_connected(link) for link in links))

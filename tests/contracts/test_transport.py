@@ -12,6 +12,7 @@ from orchestrator.core.model import Host, Target
 from orchestrator.testing import FakeStreams, FakeTransport
 from orchestrator.transport.base import Channel, Transport
 from orchestrator.transport.pool import Pool
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 CAT = Command(argv=("cat",))
@@ -65,14 +66,7 @@ KINDS = [
 
 
 def _lab_target(lab: Lab, kind: str) -> Target:
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     runtime = "none" if kind == "ssh" else kind
     return Target(name=f"t-{kind}", host=host, runtime=runtime, container="200")
 

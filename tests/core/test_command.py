@@ -21,8 +21,9 @@ from orchestrator.core.command import (
     shell_line,
     shell_script,
 )
-from orchestrator.core.model import Host, Target
+from orchestrator.core.model import Target
 from orchestrator.transport.pool import Pool
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 SHELLS = [
@@ -191,14 +192,7 @@ def test_entering_a_folder_that_is_not_there() -> None:
 @pytest.mark.parametrize("runtime", ["none", "pct", "lxc"])
 def test_every_word_arrives_through_ssh(lab: Lab, runtime: str) -> None:
     """Through ssh, the login shell behind it and the runtime, the bytes are still the same."""
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     target = Target(name="ct200", host=host, runtime=runtime, container="200")
     with asyncio.Runner() as runner:
 

@@ -14,13 +14,14 @@ import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.errors import DeployError, OrchError, Unreachable
-from orchestrator.core.model import Host, Job, Release, Target
+from orchestrator.core.model import Job, Release, Target
 from orchestrator.deploy import plan as plans
 from orchestrator.deploy import release
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
 from orchestrator.link import Link
 from orchestrator.transport.pool import Pool
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 from .whole import leftovers, tree_of
@@ -82,14 +83,7 @@ async def way(
 ) -> AsyncIterator[Way]:
     """Into the privileged and into the unprivileged container."""
     number: str = request.param
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     target = Target(name=f"ct{number}", host=host, runtime="pct", container=number)
     job = dataclasses.replace(job, targets=(target,), workdir=WORKDIR)
     pool = Pool()

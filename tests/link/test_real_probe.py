@@ -19,6 +19,7 @@ from orchestrator.link.feeds import Watch
 from orchestrator.link.link import Link
 from orchestrator.transport.pool import Pool
 from tests.lab import host as lab_host
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 from tests.link.fakes import until
 
@@ -28,14 +29,7 @@ DEADLINE_S = 50.0
 
 def lab_target(lab: Lab, runtime: str) -> Target:
     """Container 200 of a lab."""
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     return Target(name="ct200", host=host, runtime=runtime, container="200")
 
 

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from orchestrator.core.model import Host, Target
+from orchestrator.core.model import Target
 from orchestrator.core.runtimes import attach_argv
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 DEADLINE_S = 30.0
@@ -25,14 +26,7 @@ def test_attach_and_detach(lab: Lab, runtime: str, term: str) -> None:
     for session, says in (("dflash", "right"), ("dflash2", "wrong")):
         script = f"echo the {says} session; exec sleep 600"
         inside.run(["tmux", "new-session", "-d", "-s", session, script])
-    host = Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    host = declared(lab)
     target = Target(name="t", host=host, runtime=runtime, container="200")
     argv = attach_argv(target, "dflash", term=term)
     terminal, far_end = pty.openpty()

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.model import Host, LinkState, Target
+from orchestrator.core.model import LinkState, Target
 from orchestrator.link.link import Link
 from orchestrator.transport.door import Door, Wire
 from orchestrator.transport.pool import Pool
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 
 DEADLINE_S = 30.0
@@ -137,14 +138,7 @@ async def test_a_connection_that_a_cut_left_behind(netns_lab: Lab, pool: Pool) -
 
     TCP alone would wait as long again as the cut was.
     """
-    host = Host(
-        name="pve1",
-        hostname=netns_lab.host.address,
-        port=netns_lab.host.port,
-        user="root",
-        identity_file=str(netns_lab.host.identity_file),
-        known_hosts=str(netns_lab.host.known_hosts),
-    )
+    host = declared(netns_lab)
     target = Target(name="itself", host=host)
     link = Link(target, pool.transport(target), SystemClock(), "doors")
     async with asyncio.timeout(4 * DEADLINE_S):

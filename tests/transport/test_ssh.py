@@ -22,6 +22,7 @@ from orchestrator.transport.ssh.connecting import connect
 from tests.lab import cgroups
 from tests.lab import host as lab_host
 from tests.lab.agent import ssh_agent
+from tests.lab.declared import declared
 from tests.lab.lab import Lab
 from tests.lab.proxy import TcpProxy
 from tests.transport.test_openssh import configured
@@ -36,14 +37,7 @@ ECHO = Command(argv=("echo", "here"))
 
 def host_of(lab: Lab) -> Host:
     """The lab's host, as an inventory has it."""
-    return Host(
-        name="pve1",
-        hostname=lab.host.address,
-        port=lab.host.port,
-        user="root",
-        identity_file=str(lab.host.identity_file),
-        known_hosts=str(lab.host.known_hosts),
-    )
+    return declared(lab)
 
 
 def container(host: Host) -> Target:
