@@ -76,7 +76,7 @@ class Orch:
         logs = Path(self.env["XDG_STATE_HOME"]).glob("orch/*/daemon.log")
         return "\n".join(path.read_text() for path in logs)
 
-    def until(self, holds: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    def until(self, holds: Callable[[], Any], timeout_s: float = 60.0) -> Any:
         """What `holds` gives once it is true."""
         deadline = time.monotonic() + timeout_s
         while not (found := holds()):

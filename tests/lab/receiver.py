@@ -125,7 +125,7 @@ class Receiver:
         count: int = 1,
         *,
         where: Callable[[Received], bool] = lambda _: True,
-        timeout_s: float = 20.0,
+        timeout_s: float = 45.0,
     ) -> list[Received]:
         """The requests that satisfy WHERE, once there are COUNT of them.
 

@@ -198,7 +198,7 @@ def heard(folder: Path) -> Callable[[], bytes]:
     return read
 
 
-def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+def until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     """Wait for something."""
     deadline = time.monotonic() + within_s
     while not holds():
