@@ -1,6 +1,8 @@
 """What did not arrive as it was sent, or is not what it was, becomes no release."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,8 @@ import pytest
 
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job
+from orchestrator.probe import manifest as wire
+from orchestrator.probe.workdir import Workdir
 
 from .caller import NearCaller
 from .test_release import deployed
@@ -55,3 +59,38 @@ async def test_a_file_that_is_taken_from_another_release_is_hashed(
     with pytest.raises(DeployError, match="did not arrive as it was sent"):
         await deployed(caller, job)
     assert os.readlink(workdir / "current") == f"releases/{before.digest}"
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "trainer/../../x", "trainer//x", "a\0b", ""])
+def test_a_path_that_leaves_the_release_is_no_manifest(path: str) -> None:
+    """Whoever told it: nothing is written outside of the folder of a release."""
+    line = wire.line_of(wire.Entry(path, wire.FILE, 0o644, 1, wire.EMPTY_SHA256))
+    with pytest.raises(wire.ManifestError, match="leaves the release"):
+        wire.entries_of([line])
+
+
+LOOKS = """
+import os, sys
+print("looks", flush=True)
+while not os.path.exists(sys.argv[1] + "/over"):
+    try:
+        os.readlink(sys.argv[1] + "/current")
+    except FileNotFoundError:
+        print("missed", flush=True)
+        break
+"""
+
+
+def test_there_is_a_current_release_at_every_instant(workdir: Path) -> None:
+    """However often it is switched, whoever looks finds one of them."""
+    (workdir / "releases").mkdir(parents=True)
+    there = Workdir(str(workdir))
+    there.switch("first")
+    words = [sys.executable, "-c", LOOKS, str(workdir)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as looking:
+        assert looking.stdout is not None
+        assert looking.stdout.readline() == "looks\n"
+        for number in range(200):
+            there.switch(f"release-{number}")
+        (workdir / "over").touch()
+        assert looking.stdout.read() == ""

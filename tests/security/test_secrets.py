@@ -1,17 +1,20 @@
 """A secret is in the run's environment, and nowhere else that stays."""
 
 import base64
+import json
 import os
 import re
 import stat
 import subprocess
 import tarfile
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
 import zstandard
 
 from orchestrator.probe.launch import _make_fifo
+from orchestrator.probe.spec import read_spec
 from tests.acceptance.conftest import MakeOrch, local_job
 from tests.lab.receiver import Receiver
 
@@ -56,6 +59,17 @@ def test_the_fifo_of_a_launch_is_for_its_user_alone(tmp_path: Path) -> None:
     (made,) = tmp_path.iterdir()
     assert stat.S_ISFIFO(made.stat().st_mode)
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
+
+
+def test_a_launch_is_read_once(tmp_path: Path) -> None:
+    """Nothing of it is left behind its reader, and nobody else finds where it went through."""
+    _make_fifo(str(tmp_path))
+    (path,) = tmp_path.iterdir()
+    writing = threading.Thread(target=path.write_text, args=(json.dumps({"env": SECRET}),))
+    writing.start()
+    assert read_spec(str(path), 30.0) == {"env": SECRET}
+    writing.join()
+    assert not [*tmp_path.iterdir()]
 
 
 PRINTS_IT = """

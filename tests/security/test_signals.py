@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.cli.ending_daemon import _end_by_pid
-from orchestrator.probe import ending_one, procfs
+from orchestrator.probe import ending, ending_one, procfs
 
 
 @pytest.fixture
@@ -38,3 +38,25 @@ def test_whoever_has_the_daemons_pid_by_now_is_left_alone(
     assert "ended" in said
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.5)
+
+
+@pytest.mark.parametrize(
+    ("folder", "later", "lives"),
+    [("/srv/run/1", 0, False), ("/srv/run/2", 0, True), ("/srv/run/1", 1, True)],
+    ids=["the relay", "another command", "another start"],
+)
+def test_a_relay_is_killed_only_where_it_is_the_one(folder: str, later: int, lives: bool) -> None:
+    """The record lay open to the program: its PID, start and command line must all be a relay's."""
+    words = [sys.executable, "-c", "import time; time.sleep(600)", "/srv/run/1"]
+    with subprocess.Popen(words) as relay:
+        try:
+            start = procfs.start_time(relay.pid)
+            assert start is not None
+            ending._end_relay(folder, relay.pid, start + later)
+            if lives:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    relay.wait(0.5)
+            else:
+                assert relay.wait(30) == -9
+        finally:
+            relay.kill()
