@@ -60,10 +60,13 @@ class Fetching:
         """
         if not (run.state.ended and self._leasing.shared and self._leasing.drives(run.host)):
             return
-        if place_of(run) in (None, self._store.place):
+        place = place_of(run)
+        if place is None or (place == self._store.place and run.attempt == 1):
             return
         for attempt in await self._store.runs.attempts(run.id):
             key = (run.id, attempt.number)
+            if place == self._store.place and self._store.logs.end(*key):
+                continue  # an earlier attempt may have ended before the host was ours
             if key not in self._settled and self._is_missing(run, attempt.number):
                 await self._wait_for(run, attempt)
             lost = self._settled.get(key)
@@ -128,7 +131,9 @@ class Fetching:
             linked=job.adopts is not None and job.adopts.what.isdigit(),
         )
         try:
-            found = Found(job.watch.metrics)
+            # Of what is read after a newer attempt's, no point could stand before that one's.
+            ours = place_of(run) == store.place
+            found = Found({} if ours else job.watch.metrics)
             await self._keep(run, attempt.number, follower, secrets, found)
         finally:
             await follower.close()

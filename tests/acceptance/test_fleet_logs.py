@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import MakeOrch, Orch
+from tests.acceptance.conftest import MakeOrch, Orch, local_job
 from tests.acceptance.fleet import SLACK_S, TAKEN_OVER_WITHIN_S, client, is_driver, lines, three
 from tests.lab.postgres import Postgres
 
@@ -77,6 +77,28 @@ def test_what_is_gone_is_said_with_its_place(succeeded: Orch) -> None:
     assert "another daemon saw it end on local, where it is no more" in said
     assert f"That daemon has it: {shown['log_at']}" in said
     assert shown["log_at"] in bundled(succeeded, "dflash-1")["log/missing.txt"]
+
+
+def test_an_attempt_that_ended_before_the_succession_comes_too(
+    make_orch: MakeOrch, postgres: Postgres, short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who took a run over in its back-off, and saw its end, has the output of both attempts."""
+    monkeypatch.setenv("ORCH_STORE", postgres.database())
+    restart = "    restart: {on: [infra], max_attempts: 3, within: 1h, backoff: 20s}\n"
+    text = local_job(short_folder, "python3 -m played infra --fail 1", restart)
+    first, second = make_orch(text), make_orch(text)
+    for orch in (first, second):
+        orch("daemon", "start")
+    run = first.json("run", "--detach")["run"]
+    first.until(lambda: first.json("show", run)["state"] == "backoff")
+    os.kill(first.json("daemon", "status")["pid"], signal.SIGKILL)
+    second.until(lambda: second.json("show", run)["state"] == "finished", timeout_s=90.0)
+    shown = second.json("show", run)
+    assert shown["attempt"] == 2
+    for attempt in (1, 2):
+        written = (Path(shown["directory"]) / f"attempt-{attempt}" / "output.log").read_bytes()
+        assert written
+        assert client(second).log(run, attempt=attempt).content == written
 
 
 def bundled(orch: Orch, run: str) -> dict[str, Any]:
