@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.daemon.env_file import EnvFile
 from tests.acceptance.conftest import MakeOrch, local_job
 
 
@@ -82,3 +83,19 @@ def test_the_daemon_leaves_no_core(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (-signal.SIGABRT, b"0\n"), done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "taken"),
+    [(0o600, True), (0o400, True), (0o640, False), (0o604, False), (0o620, False)],
+)
+def test_values_are_read_from_a_file_of_this_user_alone(
+    tmp_path: Path, mode: int, taken: bool
+) -> None:
+    """What a group or others may read or write to gives no value."""
+    path = tmp_path / "env"
+    path.write_text("MY_TOKEN=s3cret\n")
+    path.chmod(mode)
+    file = EnvFile(path, "the file")
+    file.changed()
+    assert file.values == ({"MY_TOKEN": "s3cret"} if taken else {})

@@ -2,14 +2,29 @@
 
 import ast
 import inspect
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.ending_daemon import _end_by_pid
-from orchestrator.probe import ending, ending_one, procfs
+from orchestrator.probe import ending, ending_one, lock, procfs
+from orchestrator.probe.belonging import Belonging
+
+
+def begun(program: "subprocess.Popen[bytes]", words: list[str]) -> int:
+    """Its start, once its words can be read: for a moment after exec there are none."""
+    deadline = time.monotonic() + 30
+    while procfs.arguments(program.pid) != words:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    start = procfs.start_time(program.pid)
+    assert start is not None
+    return start
 
 
 @pytest.fixture
@@ -50,9 +65,7 @@ def test_a_relay_is_killed_only_where_it_is_the_one(folder: str, later: int, liv
     words = [sys.executable, "-c", "import time; time.sleep(600)", "/srv/run/1"]
     with subprocess.Popen(words) as relay:
         try:
-            start = procfs.start_time(relay.pid)
-            assert start is not None
-            ending._end_relay(folder, relay.pid, start + later)
+            ending._end_relay(folder, relay.pid, begun(relay, words) + later)
             if lives:
                 with pytest.raises(subprocess.TimeoutExpired):
                     relay.wait(0.5)
@@ -60,3 +73,57 @@ def test_a_relay_is_killed_only_where_it_is_the_one(folder: str, later: int, liv
                 assert relay.wait(30) == -9
         finally:
             relay.kill()
+
+
+@pytest.mark.parametrize("later", [0, 1])
+@pytest.mark.parametrize("named", ["program", "relay's child", "orphan"])
+def test_only_what_a_record_names_with_its_start_belongs_to_a_run(
+    tmp_path: Path, named: str, later: int
+) -> None:
+    """Whoever has the PID of a program, a relay or an orphan by now is not ended with the run."""
+    inner = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    words = [sys.executable, "-c", inner if named == "relay's child" else "input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as child:
+        try:
+            start = begun(child, words) + later
+            keys = ("relay_pid", "relay_start") if "relay" in named else ("pid", "start")
+            attempt = {} if named == "orphan" else dict(zip(keys, (child.pid, start), strict=True))
+            (tmp_path / "attempt.json").write_text(json.dumps(attempt))
+            orphans: dict[str, object] = {"boot_id": procfs.boot_id(), "orphans": []}
+            if named == "orphan":
+                orphans["orphans"] = [[child.pid, start]]
+            (tmp_path / "exit.json").write_text(json.dumps(orphans))
+            wanted = child.pid
+            deadline = time.monotonic() + 30
+            while "relay" in named and wanted == child.pid:
+                wanted = next((pid for pid, _ in procfs.children(child.pid)), wanted)
+                assert time.monotonic() < deadline
+            living = Belonging("dflash-1", "uid", str(tmp_path), set()).living()
+            assert (wanted in living) is not bool(later)
+        finally:
+            child.kill()
+
+
+@pytest.mark.parametrize(
+    ("key", "later", "lives"),
+    [("fleet.one", 0, False), ("fleet.two", 0, True), ("fleet.one", 1, True)],
+    ids=["the older probe", "another command", "another start"],
+)
+def test_only_an_older_probe_of_the_key_is_evicted(
+    tmp_path: Path, key: str, later: int, lives: bool
+) -> None:
+    """What the lock's file says of its holder may be long out of date."""
+    words = [sys.executable, "-c", "import time; time.sleep(600)", "fleet.one"]
+    with subprocess.Popen(words) as holder:
+        try:
+            start = begun(holder, words) + later
+            record = {"pid": holder.pid, "start": start, "generation": 1}
+            (tmp_path / "x.lock").write_text(json.dumps(record))
+            lock._evict(str(tmp_path / "x.lock"), key, 2, hard=True)
+            if lives:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    holder.wait(0.5)
+            else:
+                assert holder.wait(30) == -9
+        finally:
+            holder.kill()
