@@ -7,6 +7,7 @@ several targets gets a run on each (nodes.py).
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -80,8 +81,10 @@ async def run(parts: Parts, request: RunRequest) -> AsyncGenerator[Message, None
     with shipping.only_one(parts, job.name):
         async for message in moving.drive(parts, job.targets):
             yield message
-        async for message in _ship(parts, job, request):
-            yield message
+        # Each part of it ends before the job is free, also where whoever asked has left.
+        async with aclosing(_ship(parts, job, request)) as news:
+            async for message in news:
+                yield message
         singles = [shipping.on_target(job, target) for target in job.targets]
         drafts = [await _node(parts, single, request) for single in singles]
         if request.replace:
@@ -230,8 +233,8 @@ async def _warnings(parts: Parts) -> AsyncGenerator[Message, None]:
 async def _ship(parts: Parts, job: Job, request: RunRequest) -> AsyncGenerator[Message, None]:
     if job.package is None or request.release is not None or not request.deploy:
         return
-    async with Ahead() as ahead:
-        async for message in _shipped(parts, job, ahead):
+    async with Ahead() as ahead, aclosing(_shipped(parts, job, ahead)) as news:
+        async for message in news:
             yield message
 
 
@@ -243,8 +246,9 @@ async def _shipped(parts: Parts, job: Job, ahead: Ahead) -> AsyncGenerator[Messa
         return
     for one in planned:
         yield {"kind": "plan", "job": job.name, "plan": one.plan.to_json()}
-    async for message in shipping.deploy_job(parts, planned, ahead):
-        yield message
+    async with aclosing(shipping.deploy_job(parts, planned, ahead)) as news:
+        async for message in news:
+            yield message
 
 
 async def _release(parts: Parts, job: Job, request: RunRequest) -> Release | None:

@@ -59,10 +59,12 @@ async def _trials(parts: Parts, request: RunRequest, plan: Plan, trials: list[Ru
         # What the first one deployed is what all of them try.
         deploy = request.deploy and number == 1
         run_id = ""
-        async for message in launching.run(parts, replace(request, why=why, deploy=deploy)):
-            yield message
-            if message["kind"] == "stored":
-                run_id = message["run"]["id"]
+        trial = launching.run(parts, replace(request, why=why, deploy=deploy))
+        async with aclosing(trial) as messages:
+            async for message in messages:
+                yield message
+                if message["kind"] == "stored":
+                    run_id = message["run"]["id"]
         await waiting.wait(parts, run_id, {"until": "ended"})
         run = await parts.store.runs.get(run_id)
         crashed = run.state in CRASHED
