@@ -9,6 +9,8 @@ from orchestrator.core.parse.survey import Survey
 SCHEMA_NAME = "inventory.schema.json"
 """Where an editor finds the schema: beside the inventory."""
 _SCRIPTS = ("train.py", "main.py", "run.py")
+_NO_SCRIPTS = frozenset({"setup.py", "conftest.py"})
+_NO_PROGRAMS = frozenset({"tests", "test", "docs"})
 _REQUIREMENTS = "requirements.txt"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
@@ -54,10 +56,19 @@ class Program:
 def program_in(files: Collection[str]) -> Program | None:
     """The program that a folder has, by the relative names of its files; None where none is seen.
 
-    A folder with a __main__.py comes before a script, train.py before the others.
+    A folder with a __main__.py comes before a script, train.py before the others. What builds or
+    tests a program is none, nor is what a shell would not take as one word.
     """
-    folders = sorted(name.removesuffix("/__main__.py") for name in files if "/__main__.py" in name)
-    scripts = sorted(name for name in files if name.endswith(".py") and "/" not in name)
+    folders = sorted(
+        folder
+        for folder, sign, rest in (name.partition("/") for name in files)
+        if sign and rest == "__main__.py" and folder not in _NO_PROGRAMS and set(folder) <= _PLAIN
+    )
+    scripts = sorted(
+        name
+        for name in files
+        if name.endswith(".py") and name not in _NO_SCRIPTS and set(name) <= _PLAIN | {"."}
+    )
     known = [name for name in _SCRIPTS if name in scripts]
     if folders:
         return Program(

@@ -126,11 +126,16 @@ def test_two_hosts_with_a_container_of_one_number() -> None:
         ({"finetune.py", "README.md"}, "python3 finetune.py"),
         ({"train.py", "trainer/__main__.py"}, "python3 -m trainer"),
         ({"one.py", "two.py"}, None),
+        ({"setup.py", "conftest.py", "finetune.py"}, "python3 finetune.py"),
+        ({"setup.py"}, None),
+        ({"my train.py"}, None),
+        ({"train.py", *(f"{one}/__main__.py" for one in ("test", "docs"))}, "python3 train.py"),
+        ({"a b/__main__.py", "tests/__main__.py", "dflash/__main__.py"}, "python3 -m dflash"),
         (set(), None),
     ],
 )
 def test_the_program_that_a_folder_has(files: set[str], command: str | None) -> None:
-    """A package, else a script of a usual name, else the only one; no guess between several."""
+    """A package, else a script of a usual name, else the only one that may be what is run."""
     found = program_in(files)
     assert (found and found.command) == command
 
