@@ -1,9 +1,9 @@
 """The first inventory of a person: what was found, and what else could stand there, commented."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from orchestrator.core.model import Target
+from orchestrator.core.model import Host, Target
 from orchestrator.core.parse.survey import Survey
 
 SCHEMA_NAME = "inventory.schema.json"
@@ -83,11 +83,14 @@ def program_in(files: Collection[str]) -> Program | None:
 
 def target_names(found: Sequence[Found]) -> list[str]:
     """A name for each: two hosts may both have a container 200, which are HOST-ct200 then."""
-    bare = [target_name(one.target) for one in found]
-    return [
-        f"{name_of(one.target.host.name)}-{name}" if bare.count(name) > 1 else name
+    hosts = _host_names(found)
+    bare = [_bare_name(one.target, hosts) for one in found]
+    return _each_once(
+        f"{hosts[one.target.host]}-{name}"
+        if one.target.container and bare.count(name) > 1
+        else name
         for one, name in zip(found, bare, strict=True)
-    ]
+    )
 
 
 def starter(found: Sequence[Found], *, program: Program | None, daemon: str) -> str:
@@ -104,19 +107,20 @@ def starter(found: Sequence[Found], *, program: Program | None, daemon: str) -> 
         "",
         "hosts:",
     ]
-    for host in dict.fromkeys(one.target.host for one in found):
+    hosts = _host_names(found)
+    for host, name in hosts.items():
         settings = {
             "transport": "local" if host.transport == "local" else None,
-            "hostname": None if host.hostname == name_of(host.name) else host.hostname,
+            "hostname": None if host.hostname == name else host.hostname,
             "port": str(host.port) if host.port else None,
             "user": host.user,
         }
         said = ", ".join(f"{key}: {_quoted(value)}" for key, value in settings.items() if value)
-        lines.append(f"  {name_of(host.name)}: {{{said}}}")
+        lines.append(f"  {name}: {{{said}}}")
     lines += ["", "targets:"]
     names = target_names(found)
     for name, one in zip(names, found, strict=True):
-        lines += _target(name, one)
+        lines += _target(name, one, hosts[one.target.host])
     lines += ["", *_job(names[0], found[0], program), "", *_TAIL.splitlines()]
     return "\n".join(lines) + "\n"
 
@@ -127,14 +131,29 @@ def name_of(word: str) -> str:
     return "".join(char if char in _PLAIN else "-" for char in bare).strip("-_") or "host"
 
 
-def target_name(target: Target) -> str:
+def _host_names(found: Sequence[Found]) -> dict[Host, str]:
+    """The hosts, and what each is called: gpu-1 and gpu.1 are two."""
+    hosts = list(dict.fromkeys(one.target.host for one in found))
+    return dict(zip(hosts, _each_once(name_of(host.name) for host in hosts), strict=True))
+
+
+def _bare_name(target: Target, hosts: dict[Host, str]) -> str:
     """`ct200` for container 200, else the container's or the host's own name."""
     if target.container is None:
-        return name_of(target.host.name)
+        return hosts[target.host]
     return f"ct{target.container}" if target.container.isdigit() else name_of(target.container)
 
 
-def _target(name: str, one: Found) -> list[str]:
+def _each_once(names: Iterable[str]) -> list[str]:
+    """The same names, each that was there before with -2 and so on."""
+    taken: list[str] = []
+    for name in names:
+        free = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        taken.append(next(one for one in free if one not in taken))
+    return taken
+
+
+def _target(name: str, one: Found, host: str) -> list[str]:
     target, survey = one.target, one.survey
     inside = ""
     if target.container is not None:
@@ -144,7 +163,7 @@ def _target(name: str, one: Found) -> list[str]:
     seen.append(f"tmux {survey.tmux}" if survey.tmux else "no tmux: install it there")
     lines = [
         f"  # {', '.join(seen)}",
-        f"  {name}: {{host: {name_of(target.host.name)}{inside}}}",
+        f"  {name}: {{host: {host}{inside}}}",
     ]
     if survey.sessions:
         names = ", ".join(survey.sessions[:8])

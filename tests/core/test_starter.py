@@ -120,6 +120,29 @@ def test_two_hosts_with_a_container_of_one_number() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("gpu1", "gpu1/docker:gpu1"), ["gpu1", "gpu1-gpu1"]),
+        (("gpu-1", "gpu.1", "me@gpu.1"), ["gpu-1", "gpu-1-2", "gpu-1-3"]),
+        (("gpu-1/pct:200", "gpu.1/pct:200"), ["gpu-1-ct200", "gpu-1-2-ct200"]),
+        (("a/docker:web.1", "a/docker:web-1"), ["a-web-1", "a-web-1-2"]),
+    ],
+)
+def test_no_two_targets_and_no_two_hosts_have_one_name(
+    words: tuple[str, ...], names: list[str]
+) -> None:
+    """A container is named after its host as well, what is still double has a number."""
+    found = [Found(target=find_target(word, None, ()), survey=Survey()) for word in words]
+    assert target_names(found) == names
+    targets = read(starter(found, program=None, daemon="here")).targets
+    assert [*targets] == names
+    for one, target in zip(found, targets.values(), strict=True):
+        host = target.host
+        reached = (host.hostname or host.name, host.user, target.container)
+        assert reached == (one.target.host.hostname, one.target.host.user, one.target.container)
+
+
+@pytest.mark.parametrize(
     ("files", "command"),
     [
         ({"train.py", "other.py"}, "python3 train.py"),
