@@ -173,7 +173,8 @@ class Walk:
     def _take_read(self, files: Iterable[tuple["_File", str | OSError]]) -> None:
         for file, digest in files:
             if isinstance(digest, OSError):
-                self._miss(file.path, digest)
+                # It was there when its folder was listed, and is part of the package.
+                self.problems.append(f"{shown(file.path)} cannot be read ({digest.strerror})")
                 continue
             settled = self._cache.learn(file.path, file.identity, digest, self._now)
             self._take_file(file, digest, settled=settled)

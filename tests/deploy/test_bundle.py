@@ -183,6 +183,20 @@ def test_requirements_must_be_shipped(job: Job, package: Path, tmp_path: Path) -
         bundle_of(job, tmp_path, setup=Setup(requirements="requirement.txt"))
 
 
+def test_a_file_that_goes_before_it_is_read_is_refused(
+    job: Job, package: Path, tmp_path: Path
+) -> None:
+    """An editor saves by a rename: a release without that file became the current one."""
+    cache = HashCache(tmp_path / "hashes.json")
+    with pytest.raises(DeployError, match=r"model\.py cannot be read \(No such file"):
+        collect(
+            job,
+            cache=cache,
+            now=time.time(),
+            on_unread=lambda _: (package / "model.py").unlink(missing_ok=True),
+        )
+
+
 @pytest.mark.parametrize("name", ["inventory.yaml", "conf/my [inv] *.yaml"])
 def test_the_inventory_in_use_is_no_part_of_a_package(
     job: Job, package: Path, tmp_path: Path, name: str
