@@ -24,11 +24,11 @@ def choose(question: str, choices: Sequence[str], otherwise: str, *, others: boo
         said = answer(f"[{otherwise}] ") or otherwise
         if said in choices:
             return said
-        if said.isdigit() and 0 < int(said) <= len(choices):
+        if said.isdecimal() and 0 < int(said) <= len(choices):
             return choices[int(said) - 1]
         named = [one for one in choices if one.endswith(f":{said}")]  # 200 for pct:200
         if len(named) == 1:
             return named[0]
-        if others and not said.isdigit():
+        if others and not said.isdecimal():
             return said
         output.say(f"{said} is none of these: a number from 1 to {len(choices)}, or a name of them")
