@@ -77,7 +77,7 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
     yield _File("gpus.jsonl", "".join(json.dumps(one) + "\n" for one in samples))
     yield _File("kernel.txt", "".join(_kernel(parts, run)))
     try:
-        await parts.fetching.have(run)
+        await parts.fetching.have(run, range(1, run.attempt + 1))
     except OrchError as error:
         yield _File("log/missing.txt", f"{error}\n")
     lines = _lines_of_interest(run, incidents)

@@ -6,13 +6,13 @@ by what comes: that was done when the run ended.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import OrchError, StoreError, Unreachable
 from orchestrator.core.events import Exited, LogBytes, LogGap, MetricLines, RelayGone
-from orchestrator.core.model import Attempt, Job, Run
+from orchestrator.core.model import Attempt, Job, LinkState, Run
 from orchestrator.core.parse.masking import Mask
 from orchestrator.core.parse.metrics import PatternMetrics, WholeLines
 from orchestrator.daemon.adopted import job_of
@@ -53,25 +53,49 @@ class Fetching:
         """Attempts that were asked for: None, or why nothing more can be had."""
         self._tasks: dict[tuple[str, int], asyncio.Task[str | None]] = {}
 
-    async def have(self, run: Run) -> None:
+    async def have(self, run: Run, attempts: Collection[int] = ()) -> None:
         """Wait until the output of an ended run is here; OrchError where none of it can be had.
 
+        `attempts` are those that are asked for; none: what all of them have in one, the metrics.
         What is here of an attempt whose rest is gone ends in a gap of the size that is missing.
         """
         if not (run.state.ended and self._leasing.shared and self._leasing.drives(run.host)):
             return
-        place = place_of(run)
-        if place is None or (place == self._store.place and run.attempt == 1):
-            return
-        for attempt in await self._store.runs.attempts(run.id):
+        gone: list[str] = []
+        for attempt in await self._to_ask_for(run, attempts):
             key = (run.id, attempt.number)
-            if place == self._store.place and self._store.logs.end(*key):
-                continue  # an earlier attempt may have ended before the host was ours
             if key not in self._settled and self._is_missing(run, attempt.number):
                 await self._wait_for(run, attempt)
             lost = self._settled.get(key)
-            if lost is not None and not self._store.logs.end(*key):
-                raise OrchError(lost, remedy=_remedy(run))
+            asked = not attempts or attempt.number in attempts
+            if asked and lost is not None and not self._store.logs.end(*key):
+                gone.append(lost)
+        if gone:
+            raise OrchError(gone[0], remedy=self._remedy(run))
+
+    async def _to_ask_for(self, run: Run, attempts: Collection[int]) -> list[Attempt]:
+        """The attempts that may have to be fetched, oldest first."""
+        known = await self._store.runs.attempts(run.id)
+        if place_of(run) is None:
+            return []
+        if self._is_ours(run):
+            # What was seen to end here is here, or was forgotten; an earlier attempt may have
+            # ended before the host was ours.
+            earlier = [one for one in known if one.number in attempts and one.number < run.attempt]
+            return [one for one in earlier if not self._suffices(run, one.number)]
+        if attempts and not any(self._is_missing(run, number) for number in attempts):
+            return []
+        # All of them: the points in a newer one's output stand behind those of an earlier one.
+        return list(known)
+
+    def _is_ours(self, run: Run) -> bool:
+        """Whether this daemon saw the end of its newest attempt."""
+        return place_of(run) == self._store.place
+
+    def _suffices(self, run: Run, attempt: int) -> bool:
+        """Whether what is here of an attempt is shown, since its target cannot say if it is all."""
+        away = self._fleet.named(run.target)[0] is not LinkState.CONNECTED
+        return away and self._store.logs.end(run.id, attempt) > 0
 
     def _is_missing(self, run: Run, attempt: int) -> bool:
         if attempt == run.attempt:
@@ -98,18 +122,18 @@ class Fetching:
         """None once all is here, or why it never will be; Unreachable where it may be later."""
         job = await job_of(self._store, run, self._file.current())
         if job is None:
-            return f"{_beginning(run)}, whose target this inventory does not know."
+            return f"{self._beginning(run, attempt)}, which this inventory does not know."
         link = self._fleet.link(job.target)
         try:
             await self._fetch(run, attempt, job, link)
         except CallFailed as error:
             self._note_gap(run, attempt.number)
-            return f"{_beginning(run)}, where it is no more: {error.message}"
+            return f"{self._beginning(run, attempt)}, where it is no more: {error.message}"
         except Unreachable as error:
             raise Unreachable(
-                f"{_beginning(run)}, which cannot be reached now.",
+                f"{self._beginning(run, attempt)}, which cannot be reached now.",
                 target=run.target,
-                remedy=_remedy(run),
+                remedy=self._remedy(run),
             ) from error
         logger.info("log.fetched", extra={"run": run.id, "attempt": attempt.number})
         return None
@@ -132,8 +156,7 @@ class Fetching:
         )
         try:
             # Of what is read after a newer attempt's, no point could stand before that one's.
-            ours = place_of(run) == store.place
-            found = Found({} if ours else job.watch.metrics)
+            found = Found({} if self._is_ours(run) else job.watch.metrics)
             await self._keep(run, attempt.number, follower, secrets, found)
         finally:
             await follower.close()
@@ -182,6 +205,20 @@ class Fetching:
         except (OSError, StoreError) as error:
             logger.warning("gap.not_stored", extra={"run": run.id, "why": str(error)})
 
+    def _beginning(self, run: Run, attempt: Attempt) -> str:
+        if self._is_ours(run):
+            return (
+                f"Attempt {attempt.number} of {run.id} has no output here; it ran on {run.target}"
+            )
+        return (
+            f"The output of {run.id} is not here, since another daemon saw it end on {run.target}"
+        )
+
+    def _remedy(self, run: Run) -> str:
+        if self._is_ours(run):
+            return "If another daemon saw that attempt end, it has the output."
+        return f"That daemon has it: {place_of(run)}."
+
 
 class Found:
     """What the inventory's patterns find in the output of one attempt, however fast it comes.
@@ -200,12 +237,3 @@ class Found:
             self._step = step_of(values, self._step)
             found.append(points.point(self._step, values, at))
         return found
-
-
-def _beginning(run: Run) -> str:
-    return f"The output of {run.id} is not here, since another daemon saw it end on {run.target}"
-
-
-def _remedy(run: Run) -> str:
-    place = place_of(run)
-    return f"That daemon has it: {place}." if place else "The daemon that saw it end has it."

@@ -26,9 +26,9 @@ async def follow(
     """GET /v1/runs/RUN/follow: the log as it grows, and what happens to the run, to its end."""
     await parts.back.settle_on(words)
     run = await parts.store.runs.find(words)
-    await parts.fetching.have(run)
     tail = queries.number(query, "tail")
     attempt = queries.asked_attempt(run, query)
+    await parts.fetching.have(run, range(attempt, run.attempt + 1))
     cursor = _Cursor(attempt=attempt, offset=queries.number(query, "offset") or 0)
     if tail is not None:
         end = parts.store.logs.end(run.id, cursor.attempt)

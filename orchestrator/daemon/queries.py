@@ -135,7 +135,7 @@ async def log_range(parts: Parts, words: str, query: Mapping[str, str]) -> LogRa
     """GET /v1/runs/RUN/log: raw bytes as they were stored."""
     run = await parts.store.runs.find(words)
     attempt = asked_attempt(run, query)
-    await parts.fetching.have(run)
+    await parts.fetching.have(run, (attempt,))
     logs = parts.store.logs
     size = logs.end(run.id, attempt)
     tail = number(query, "tail")

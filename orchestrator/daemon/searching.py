@@ -23,8 +23,9 @@ async def search(
     """GET /v1/runs/RUN/search: the nearest line that matches, from `offset` down or up; or all."""
     await parts.back.settle_on(words)
     run = await parts.store.runs.find(words)
-    await parts.fetching.have(run)
-    async for message in in_log(parts.store.logs, run.id, queries.asked_attempt(run, query), query):
+    attempt = queries.asked_attempt(run, query)
+    await parts.fetching.have(run, (attempt,))
+    async for message in in_log(parts.store.logs, run.id, attempt, query):
         yield message
 
 

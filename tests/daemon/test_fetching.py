@@ -1,8 +1,28 @@
-"""What is made of output that was fetched from a target after its run had ended."""
+"""What is fetched from a target after its run had ended, and what is made of it."""
 
 import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 
-from orchestrator.daemon.fetching import Found
+import pytest
+
+from orchestrator.clock import SystemClock
+from orchestrator.core.decide.decision import Decision
+from orchestrator.core.errors import OrchError
+from orchestrator.core.model import Attempt, Run, RunState
+from orchestrator.daemon.board import Board
+from orchestrator.daemon.environment import Environment
+from orchestrator.daemon.fetching import Fetching, Found
+from orchestrator.daemon.fleet import Fleet
+from orchestrator.daemon.inventory_file import InventoryFile
+from orchestrator.daemon.leasing import Leasing
+from orchestrator.reading import READ_BY, READ_TO
+from orchestrator.store import Store
+from orchestrator.transport.pool import Pool
+from tests.store.nouns import draft
 
 LINES = 20_000
 PIECE_BYTES = 64 * 1024
@@ -20,3 +40,89 @@ def test_a_log_that_comes_at_once_gives_every_point() -> None:
     assert [(one["step"], one["loss"]) for one in told] == [
         (one, one + 0.5) for one in range(1, LINES + 1)
     ]
+
+
+class OfAFleet(Leasing):
+    """A daemon that shares its fleet, and drives every host of it now."""
+
+    @property
+    def shared(self) -> bool:
+        """With somebody."""
+        return True
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    """An empty store."""
+    opened = await Store.open(tmp_path / "state", SystemClock())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def fetching(store: Store, tmp_path: Path) -> AsyncIterator[Fetching]:
+    """Of a daemon whose inventory has the target ct200, which is this machine."""
+    path, clock = tmp_path / "inventory.yaml", SystemClock()
+    path.write_text(
+        "version: 1\nhosts: {here: {transport: local}}\ntargets: {ct200: {host: here}}\n"
+    )
+    file = InventoryFile(path, tmp_path / "kept.yaml")
+    async with AsyncExitStack() as stack:
+        pool = Pool()
+        stack.push_async_callback(pool.close)
+        fleet = Fleet(pool, clock, Board(clock), lambda _: "test", lambda _: 0)
+        stack.push_async_callback(fleet.close)
+        yield Fetching(
+            store=store,
+            fleet=fleet,
+            leasing=OfAFleet(None, clock, file.current, {}),
+            file=file,
+            environment=Environment({}, tmp_path / "env", time.monotonic),
+            clock=clock,
+        )
+
+
+async def ended(store: Store, place: str, here: tuple[int, ...]) -> Run:
+    """A run of two attempts, of which these printed `end` that is here; no target has them."""
+    made = await store.runs.create(replace(draft(), state=RunState.PENDING))
+    run = replace(made, state=RunState.FINISHED, attempt=2)
+    await store.runs.put(replace(run, metrics={READ_BY: place, READ_TO: "2:3"}))
+    view = await store.view(run.id)
+    attempts = (Attempt(number=one, directory=f"/nowhere/{one}", started_at=1.0) for one in (1, 2))
+    await store.apply(Decision(run=view.run, attempts=tuple(attempts)))
+    for attempt in here:
+        store.logs.append(run.id, attempt, 0, b"end", 2.0)
+    return (await store.view(run.id)).run
+
+
+async def test_an_earlier_attempt_that_is_gone_hides_none_that_is_here(
+    store: Store, fetching: Fetching
+) -> None:
+    """Who took a run over in a back-off shows the attempt it saw end; of the other it says why."""
+    run = await ended(store, store.place, here=(2,))
+    await fetching.have(run)
+    await fetching.have(run, (2,))
+    assert not fetching._settled
+    with pytest.raises(OrchError, match=r"Attempt 1 of dflash-1 has no output here.* no more"):
+        await fetching.have(run, (1, 2))
+    await fetching.have(run, (2,))
+
+
+async def test_what_retention_forgot_is_not_fetched_again(store: Store, fetching: Fetching) -> None:
+    """Of a run that ended here, for whoever asks for its newest attempt or its metrics."""
+    run = await ended(store, store.place, here=())
+    await fetching.have(run)
+    await fetching.have(run, (2,))
+    assert not fetching._settled
+
+
+async def test_what_another_daemon_saw_end_is_not_hidden_by_what_is_gone(
+    store: Store, fetching: Fetching
+) -> None:
+    """The newest attempt is here whole: nobody is asked for the one before, which is on no disk."""
+    run = await ended(store, "there:/state", here=(2,))
+    await fetching.have(run, (2,))
+    assert not fetching._settled
+    with pytest.raises(OrchError, match="another daemon saw it end") as refused:
+        await fetching.have(run, (1,))
+    assert refused.value.remedy == "That daemon has it: there:/state."
