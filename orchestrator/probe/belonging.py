@@ -4,6 +4,7 @@ The relay above a program adopts what the program leaves, so that descent holds 
 """
 
 import os
+from typing import Any
 
 from . import procfs
 from .files import identity_in, read_record
@@ -24,7 +25,7 @@ class Belonging:
         self._run = run
         self._uid = uid
         self._pane_pids = pane_pids
-        record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE)) if attempt_dir else None
+        record = record_of(attempt_dir) if attempt_dir else None
         self.program = identity_in(record, "pid", "start")
         self.relay = identity_in(record, "relay_pid", "relay_start")
         self._known = orphans_of(attempt_dir) if attempt_dir else set()
@@ -39,11 +40,7 @@ class Belonging:
             # It adopts what hides: forked twice, in another session, with another environment.
             roots.add(self.relay[0])
         if self.program is not None:
-            pid, start = self.program
-            if pid in table and table[pid].start == start:
-                roots.add(pid)
-            # A PID is not given out again while a session still bears it.
-            roots |= {entry.pid for entry in table.values() if entry.session == pid}
+            roots |= _session_of(*self.program, table)
         for pid in table:
             if carries(procfs.environment(pid), self._run, self._uid):
                 roots.add(pid)
@@ -62,6 +59,26 @@ class Belonging:
             spared.add(pid)
             pid = table[pid].parent
         return spared
+
+
+def record_of(attempt_dir: str) -> dict[str, Any] | None:
+    """What an attempt says of its program and relay; None after a reboot, PIDs are others' then."""
+    record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE))
+    return record if record and record.get("boot_id") == procfs.boot_id() else None
+
+
+def _session_of(pid: int, start: int, table: dict[int, procfs.Stat]) -> set[int]:
+    """A program and what shares its session, also where the program itself has ended.
+
+    A PID is not given out again while a session bears it: one with another start has none of ours.
+    """
+    leader, first = table.get(pid), table.get(1)
+    if leader is not None and leader.start != start:
+        return set()
+    if first is not None and first.start > start:
+        # A container that was started anew counts its PIDs from 1 again.
+        return set()
+    return {entry.pid for entry in table.values() if pid in (entry.pid, entry.session)}
 
 
 def orphans_of(attempt_dir: str) -> set[tuple[int, int]]:

@@ -7,15 +7,14 @@ torchrun passes the signal on itself. After the grace everything left is killed.
 import os
 import signal
 import time
-from typing import Any
 
 from . import gpus, procfs
 from .awaited import forget
-from .belonging import Belonging
+from .belonging import Belonging, record_of
 from .errors import BadCall, Refused
 from .files import identity_in, read_record
 from .frames import Frame
-from .names import ADOPTION_FILE, ATTEMPT_FILE, EXIT_FILE
+from .names import ADOPTION_FILE, EXIT_FILE
 from .ops import Progress
 from .tmux import Tmux, relay_of
 
@@ -154,8 +153,7 @@ def acknowledge(args: Frame, _progress: Progress) -> Frame:
 def send_signal(args: Frame, _progress: Progress) -> Frame:
     """Signal the program's process group, by number or by name (`TERM`, `SIGTERM`)."""
     number = _number(args["signal"])
-    record: dict[str, Any] | None = read_record(os.path.join(args["attempt_dir"], ATTEMPT_FILE))
-    program = identity_in(record, "pid", "start")
+    program = identity_in(record_of(args["attempt_dir"]), "pid", "start")
     if program is None or not procfs.lives(*program):
         raise Refused("The program of this attempt does not run any more.")
     os.killpg(program[0], number)

@@ -3,6 +3,8 @@
 import ast
 import inspect
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ import pytest
 from orchestrator.cli.ending_daemon import _end_by_pid
 from orchestrator.probe import ending, ending_one, lock, procfs
 from orchestrator.probe.belonging import Belonging
+from orchestrator.probe.errors import Refused
 
 
 def begun(program: "subprocess.Popen[bytes]", words: list[str]) -> int:
@@ -87,7 +90,9 @@ def test_only_what_a_record_names_with_its_start_belongs_to_a_run(
         try:
             start = begun(child, words) + later
             keys = ("relay_pid", "relay_start") if "relay" in named else ("pid", "start")
-            attempt = {} if named == "orphan" else dict(zip(keys, (child.pid, start), strict=True))
+            attempt: dict[str, object] = {"boot_id": procfs.boot_id()}
+            if named != "orphan":
+                attempt |= dict(zip(keys, (child.pid, start), strict=True))
             (tmp_path / "attempt.json").write_text(json.dumps(attempt))
             orphans: dict[str, object] = {"boot_id": procfs.boot_id(), "orphans": []}
             if named == "orphan":
@@ -102,6 +107,96 @@ def test_only_what_a_record_names_with_its_start_belongs_to_a_run(
             assert (wanted in living) is not bool(later)
         finally:
             child.kill()
+
+
+@pytest.fixture
+def leaderless() -> Iterator[tuple[int, int, int]]:
+    """A session whose leader has ended: its number, its leader's start, and who lives on in it."""
+    words = ["sh", "-c", "sleep 600 & echo $!; read word"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, start_new_session=True) as leader:
+        assert leader.stdout is not None
+        assert leader.stdin is not None
+        member = int(leader.stdout.readline())
+        start = procfs.start_time(leader.pid)
+        leader.stdin.close()
+        leader.wait(30)
+        assert start is not None
+        yield leader.pid, start, member
+        os.kill(member, signal.SIGKILL)
+
+
+def of_attempt(folder: Path, pid: int, start: int | None, boot_id: str) -> set[int]:
+    """Who belongs to a run by the record of one attempt that names a program."""
+    folder.mkdir(exist_ok=True)
+    record = {"pid": pid, "start": start, "boot_id": boot_id}
+    (folder / "attempt.json").write_text(json.dumps(record))
+    return set(Belonging("dflash-1", "uid", str(folder), set()).living())
+
+
+def test_what_a_program_left_in_its_session_is_the_runs(
+    tmp_path: Path, leaderless: tuple[int, int, int]
+) -> None:
+    """The leader has gone, its number is taken as long as the session is there."""
+    session, start, member = leaderless
+    assert of_attempt(tmp_path / "attempt-1", session, start, procfs.boot_id()) == {member}
+
+
+def test_after_a_reboot_a_record_names_nobody(
+    tmp_path: Path, leaderless: tuple[int, int, int], child: "subprocess.Popen[bytes]"
+) -> None:
+    """PIDs, starts and sessions of another boot are strangers' by now, even where all are equal."""
+    session, start, _ = leaderless
+    assert of_attempt(tmp_path / "attempt-1", session, start, "another") == set()
+    began = procfs.start_time(child.pid)
+    assert of_attempt(tmp_path / "attempt-1", child.pid, began, "another") == set()
+    record = {"relay_pid": os.getpid(), "relay_start": procfs.start_time(os.getpid())}
+    (tmp_path / "attempt-1" / "attempt.json").write_text(json.dumps(record))
+    assert Belonging("dflash-1", "uid", str(tmp_path / "attempt-1"), set()).living() == {}
+
+
+def test_in_a_container_that_was_started_anew_a_session_is_a_strangers(
+    tmp_path: Path, leaderless: tuple[int, int, int]
+) -> None:
+    """The host was not booted, but PIDs are counted anew: what is older than PID 1 has gone."""
+    session, _, _ = leaderless
+    before = (procfs.start_time(1) or 0) - 1
+    assert of_attempt(tmp_path / "attempt-1", session, before, procfs.boot_id()) == set()
+
+
+@pytest.mark.parametrize("later", [-1, 1])
+def test_another_leader_with_the_programs_pid_is_left_alone(tmp_path: Path, later: int) -> None:
+    """A session of somebody else, whose leader has another start, is not the run's."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as leader:
+        try:
+            start = procfs.start_time(leader.pid)
+            assert start is not None
+            folder = tmp_path / "attempt-1"
+            assert of_attempt(folder, leader.pid, start, procfs.boot_id()) == {leader.pid}
+            assert of_attempt(folder, leader.pid, start + later, procfs.boot_id()) == set()
+        finally:
+            leader.kill()
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_signal_is_sent_to_no_program_of_another_boot(tmp_path: Path, rebooted: bool) -> None:
+    """`signal` reaches the program of the record's own boot alone."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as program:
+        try:
+            start = procfs.start_time(program.pid)
+            boot_id = "another" if rebooted else procfs.boot_id()
+            record = {"pid": program.pid, "start": start, "boot_id": boot_id}
+            (tmp_path / "attempt.json").write_text(json.dumps(record))
+            args = {"attempt_dir": str(tmp_path), "signal": "KILL"}
+            if rebooted:
+                with pytest.raises(Refused, match="does not run any more"):
+                    ending.send_signal(args, lambda _: None)
+                assert program.poll() is None
+            else:
+                ending.send_signal(args, lambda _: None)
+                assert program.wait(30) == -9
+        finally:
+            program.kill()
 
 
 @pytest.mark.parametrize(
