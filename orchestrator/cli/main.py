@@ -29,10 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no such letter gets `?`
     try:
-        options = parse(sys.argv[1:] if argv is None else argv)
-        code = run(options)
-        sys.stdout.flush()  # a reader that has gone is to be met here, not at Python's end
-        return code
+        try:
+            return run(parse(sys.argv[1:] if argv is None else argv))
+        finally:  # --help leaves by an exception
+            sys.stdout.flush()  # a reader that has gone is to be met here, not at Python's end
     except OrchError as error:
         complain(error)
         return error.exit_code
