@@ -28,6 +28,8 @@ _WITHIN_S = 120.0
 _TURN_WITHIN_S = BULK_SILENCE_LIMIT_S + 10.0
 """A copy whose connection died without a word has its turn for so long."""
 _TURN_EACH_S = 0.2
+_LET_GO_WITHIN_S = 2.0
+"""Whoever is not heard by then: the turn ends with the other side's process as well."""
 _MOST_MADE_UP_BYTES = 4 << 20
 
 _OPS = {**here.OPS, **copy_turns.OPS}
@@ -102,8 +104,7 @@ async def copy(source: End, path: str, to: End, to_path: str, copied: Copied) ->
     try:
         await _copy(source, top, to, place, found, copied)
     finally:
-        with contextlib.suppress(OrchError):  # it ends with the other side's process as well
-            await _call(to, "copy_let_go", path=place)
+        await _let_go(to, place)
 
 
 async def _hold(to: End, place: str) -> None:
@@ -111,7 +112,7 @@ async def _hold(to: End, place: str) -> None:
     try:
         async with asyncio.timeout(_TURN_WITHIN_S):
             while True:
-                if (await _call(to, "copy_hold", path=place))["held"]:
+                if await _held(to, place):
                     return
                 await asyncio.sleep(_TURN_EACH_S)
     except TimeoutError as exc:
@@ -119,6 +120,25 @@ async def _hold(to: End, place: str) -> None:
             f"{place}: another copy to it is at work.",
             remedy="Wait until that has ended; the same words then send what is missing.",
         ) from exc
+
+
+async def _held(to: End, place: str) -> bool:
+    """Whether the turn is ours now; one that comes to a copy that is being cancelled goes back."""
+    asking = asyncio.create_task(_call(to, "copy_hold", path=place))
+    try:
+        return bool((await asyncio.shield(asking))["held"])
+    except asyncio.CancelledError:
+        with contextlib.suppress(OrchError, TimeoutError):
+            async with asyncio.timeout(_LET_GO_WITHIN_S):
+                came = (await asking)["held"]
+            if came:
+                await _let_go(to, place)
+        raise
+
+
+async def _let_go(to: End, place: str) -> None:
+    with contextlib.suppress(OrchError):
+        await to.call("copy_let_go", timeout_s=_LET_GO_WITHIN_S, path=place)
 
 
 async def _copy(source: End, top: str, to: End, place: str, found: Entry, copied: Copied) -> None:

@@ -64,8 +64,10 @@ async def _ship(link: Link, found: dict[str, Any]) -> bool:
     if found["py_spy"] is not None or ours is None or found["machine"] != platform.machine():
         return False
     try:
-        await link.call("copy_make", path=found["tools"], kind="folder", mode=0o700, to=None)
-        await copy(Here(), str(ours), link, f"{found['tools']}/py-spy", Copied())
+        # Its megabytes, and its turn, are not to outlast it on the link that runs are watched by.
+        async with link.bulk() as there:
+            await there.call("copy_make", path=found["tools"], kind="folder", mode=0o700, to=None)
+            await copy(Here(), str(ours), there, f"{found['tools']}/py-spy", Copied())
     except Unreachable:
         raise
     except OrchError as error:

@@ -341,3 +341,58 @@ async def test_a_turn_that_does_not_come_is_said(
     await Here().call("copy_let_go", timeout_s=5, path=str(other))
     await copy(Here(), str(source), Here(), str(to), Copied())
     assert to.read_bytes() == source.read_bytes()
+
+
+class Late(Here):
+    """An end that has given the turn and answers only a moment later."""
+
+    def __init__(self) -> None:
+        self.given = asyncio.Event()
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op."""
+        found = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        if op == "copy_hold":
+            self.given.set()
+            await asyncio.sleep(0.1)
+        return found
+
+
+async def test_a_copy_that_is_cancelled_while_it_asks_gives_its_turn_back(
+    source: Path, tmp_path: Path
+) -> None:
+    """The turn was kept as long as that probe lived, and each later copy waited and failed."""
+    end, to = Late(), str(tmp_path / "to")
+    copying_on = asyncio.create_task(copy(Here(), str(source), end, to, Copied()))
+    async with asyncio.timeout(30):
+        await end.given.wait()
+        copying_on.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await copying_on
+    assert (await end.call("copy_hold", timeout_s=5, path=to))["held"]
+    await end.call("copy_let_go", timeout_s=5, path=to)
+
+
+class Deaf(Here):
+    """An end that hears no word of giving a turn back."""
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, or wait as a link does."""
+        found = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
+        if op == "copy_let_go":
+            await asyncio.sleep(timeout_s)
+            raise OrchError("no answer.")
+        return found
+
+
+async def test_a_copy_does_not_wait_long_for_an_end_that_is_gone(
+    source: Path, tmp_path: Path
+) -> None:
+    """Giving the turn back is a courtesy: whoever stopped a copy waited two minutes for it."""
+    async with asyncio.timeout(30):
+        await copy(Here(), str(source), Deaf(), str(tmp_path / "to"), Copied())
+    assert (tmp_path / "to").exists()
