@@ -1,8 +1,10 @@
-"""What `orch stop` says became of a run's processes and GPUs."""
+"""What `orch stop` says became of a run's processes and GPUs, or why that is not known."""
 
 import pytest
 
-from orchestrator.cli.stop import stopped_text
+from orchestrator.cli import output
+from orchestrator.cli.stop import kept_text, stopped_text
+from tests.cli.canned import run_view
 
 GIB = 1024**3
 
@@ -40,3 +42,28 @@ GIB = 1024**3
 def test_it_claims_what_was_looked_at(message: dict[str, object], said: str) -> None:
     """GPUs by number where they were free in time, their holders where they were not."""
     assert stopped_text(message, name="run 2") == said
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "said"),
+    [
+        (
+            "stopped",
+            True,
+            "run 2 is stopped; ct200 cannot be reached, last seen 10m ago: "
+            "what it may have left there is ended once it is back",
+        ),
+        (
+            "stopping",
+            False,
+            "run 2 is not stopped yet: ct200 cannot be reached, not seen yet; "
+            "the stop is kept, and done once it is back",
+        ),
+    ],
+)
+def test_a_stop_of_a_host_that_is_away_says_what_is_done_later(
+    state: str, seen: bool, said: str
+) -> None:
+    """A run that waited in its back-off is stopped already: what it left is what remains."""
+    seen_at = output.now() - 630 if seen else None
+    assert kept_text({"run": run_view(state=state, seen_at=seen_at)}) == said
