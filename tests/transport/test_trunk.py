@@ -198,7 +198,7 @@ async def test_a_holder_ends_with_its_daemon(near: Near) -> None:
 
 
 async def test_nobody_else_meets_a_holder(near: Near) -> None:
-    """The holder's socket is for its user alone, by a name to be guessed, and goes with it."""
+    """The holder's socket is for its user alone, by a name nobody guesses, and goes with it."""
     other = Near()
     try:
         made, second = await socket_of(near), await socket_of(other)
