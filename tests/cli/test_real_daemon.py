@@ -131,14 +131,18 @@ def test_two_commands_at_once_start_one_daemon(no_daemon_left: Path, orch: Orch)
 def test_values_reach_the_daemon_that_is_started(
     no_daemon_left: Path, orch: Orch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the daemon needs and a later command's environment has, it gets."""
+    """What the daemon needs, with who does, and a later command's environment has, it gets."""
     no_daemon_left.write_text(
         "version: 1\nalerts: {sinks: {ops: {type: webhook, url_env: ORCH_WEBHOOK_URL}}}\n"
     )
     assert json.loads(orch("daemon", "start", "--json").out)["needs"] == ["ORCH_WEBHOOK_URL"]
+    status = json.loads(orch("daemon", "status", "--json").out)
+    assert status["needed_by"] == {"ORCH_WEBHOOK_URL": ["sink ops"]}
+    assert status["env_file"].endswith("/orch/env")
     monkeypatch.setenv("ORCH_WEBHOOK_URL", "http://127.0.0.1:9/hook")
     orch("ps")
-    assert json.loads(orch("daemon", "status", "--json").out)["needs"] == []
+    status = json.loads(orch("daemon", "status", "--json").out)
+    assert (status["needs"], status["needed_by"]) == ([], {})
 
 
 def test_who_leaves_before_the_launch_gets_no_run(job: str, orch: Orch) -> None:
