@@ -148,7 +148,7 @@ async def _copy(source: End, top: str, to: End, place: str, found: Entry, copied
         return
     there = await _call(to, "copy_look", path=place)
     _require_no_link(source, place, there)
-    # One that comes or goes between two pages shifts the rest, so that a name may come twice.
+    # A name that a target tells twice would be written twice at once.
     entries = list({entry["name"]: entry async for entry in _entries(source, top)}.values())
     require_inside(top, entries)
     copied.total_bytes = sum(entry["size"] for entry in entries)
@@ -181,13 +181,14 @@ async def _clear_part(to: End, place: str, kind: str, entries: list[Entry]) -> N
 
 
 async def _entries(source: End, top: str) -> AsyncIterator[Entry]:
-    skip, more = 0, True
+    after, more = "", True
     while more:
-        page = await _call(source, "copy_tree", path=top, skip=skip)
+        page = await _call(source, "copy_tree", path=top, after=after)
         for entry in page["entries"]:
             yield _plain(source, entry)
+            after = entry["name"]
         # A page of nothing that promises more would go on for ever.
-        skip, more = skip + len(page["entries"]), page["more"] and bool(page["entries"])
+        more = page["more"] and bool(page["entries"])
 
 
 def _plain(source: End, entry: Entry) -> Entry:

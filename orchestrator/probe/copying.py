@@ -7,11 +7,12 @@ goes on where this one stopped; the name itself gets a verified file by one rena
 import errno
 import functools
 import hashlib
-import itertools
+import json
 import os
 import shlex
 import shutil
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 from .errors import Refused
@@ -20,8 +21,8 @@ from .ops import Op, Progress
 
 READ_BYTES = 1 << 20
 PAGE = 5000
-_PAGE_CHARS = 1 << 20
-"""Of names and what links lead to; as JSON one may be six times as long."""
+_NAMED_BYTES = 1 << 20
+"""Of names and what links lead to, as JSON has them: a letter may be twelve bytes."""
 PROGRESS_BYTES = 64 << 20
 _LONGEST_BYTES = 255 - len("..orch-part")
 """Of a name that a part can carry; file systems take 255."""
@@ -61,24 +62,26 @@ def copy_look(args: Frame, _progress: Progress) -> Frame:
 
 
 def copy_tree(args: Frame, _progress: Progress) -> Frame:
-    """What is in a folder, the folder itself as `.` first, in pages of at most 5000 from `skip` on.
+    """What is in a folder, the folder itself as `.` first, in pages of at most 5000.
 
-    What goes while it is listed is left out.
+    A page begins behind the name `after`, wherever that is by now. What goes while it is listed
+    is left out, but for the folder itself.
     """
-    top, skip = _path(args), int(args.get("skip") or 0)
+    top = _path(args)
+    os.stat(top)  # os.walk would say that what is gone is empty
     entries: list[dict[str, Any]] = []
     size = 0
-    for path in itertools.islice(_walk(top), skip, None):
-        if len(entries) >= PAGE or size >= _PAGE_CHARS:
+    for name in _names(top, args.get("after") or ""):
+        if len(entries) >= PAGE or size >= _NAMED_BYTES:
             return {"entries": entries, "more": True}
         try:
-            entry = _entry(top, path)
+            entry = _entry(top, name)
         except FileNotFoundError:
-            if path == top:
+            if name == ".":
                 raise
             continue
         entries.append(entry)
-        size += len(entry["name"]) + len(entry.get("to", ""))
+        size += len(json.dumps(name)) + len(json.dumps(entry.get("to", "")))
     return {"entries": entries, "more": False}
 
 
@@ -242,18 +245,36 @@ def _stamp(status: os.stat_result) -> list[int]:
     return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _walk(top: str) -> Any:
-    yield top
-    for folder, folders, files in os.walk(top):
-        folders.sort()
-        for name in sorted([*files, *folders]):
-            yield os.path.join(folder, name)
+def _names(top: str, after: str) -> Iterator[str]:
+    """What is in a folder and comes behind `after`: a folder's own, then what each of them has."""
+    if not after:
+        yield "."
+    last = _order(after)
+    for path, folders, files in os.walk(top):
+        inside = "" if path == top else os.path.relpath(path, top)
+        for name in sorted(os.path.join(inside, one) for one in (*files, *folders)):
+            if _order(name) > last:
+                yield name
+        above = _parts(inside)
+        # Of a folder that was told to its end nothing is looked at again.
+        folders[:] = [one for one in sorted(folders) if (*above, one) >= last[0][: len(above) + 1]]
 
 
-def _entry(top: str, path: str) -> dict[str, Any]:
-    status = os.stat(path) if path == top else os.lstat(path)
+def _order(name: str) -> tuple[tuple[str, ...], str]:
+    """What sorts a name to where `_names` has it."""
+    folder, last = os.path.split(name)
+    return _parts(folder), "" if name == "." else last
+
+
+def _parts(folder: str) -> tuple[str, ...]:
+    return tuple(folder.split("/")) if folder else ()
+
+
+def _entry(top: str, name: str) -> dict[str, Any]:
+    path = top if name == "." else os.path.join(top, name)
+    status = os.stat(path) if name == "." else os.lstat(path)
     entry = {
-        "name": os.path.relpath(path, top),
+        "name": name,
         "kind": _kind(status.st_mode),
         "mode": stat.S_IMODE(status.st_mode),
         "size": status.st_size if stat.S_ISREG(status.st_mode) else 0,

@@ -89,7 +89,7 @@ Ops of a call (args -> value)
     copy_let_go {path} -> {}
     copy_look   {path} -> {kind, mode, size, stamp, path, link, part, part_bytes}
              kind and part: file, folder, other, nothing; part: what has the mark of one, link too
-    copy_tree   {path, skip} -> {entries:[{name, kind, mode, size, stamp, to}], more}
+    copy_tree   {path, after} -> {entries:[{name, kind, mode, size, stamp, to}], more}
     copy_digest {path, size, part} -> {sha256, missing}
     copy_read   {path, offset, size} -> {data}       raw
     copy_write  {path, offset, data, cut} -> {}      raw; into the part beside the name

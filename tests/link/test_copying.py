@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.link.copying import PIECE_BYTES, Copied, Here, copy
 from orchestrator.probe import copying
+from orchestrator.probe.frames import MAX_FRAME_BYTES, encode
 
 
 class Disturbed(Here):
@@ -268,10 +270,10 @@ def test_a_file_that_is_being_written_is_none_that_is_made_up(tmp_path: Path) ->
 
 
 class Shifting(Here):
-    """An end whose folder gets a file between two pages, before those that were told."""
+    """An end whose folder changes between two pages, before those that were told."""
 
-    def __init__(self, comes: Path) -> None:
-        self._comes = comes
+    def __init__(self, change: Callable[[], object]) -> None:
+        self._change = change
         self.read: list[str] = []
 
     async def call(
@@ -283,7 +285,7 @@ class Shifting(Here):
         found = await super().call(op, timeout_s=timeout_s, raw=raw, **args)
         if op != "copy_tree" or len(found["entries"]) <= 2:
             return found
-        self._comes.touch()
+        self._change()
         return {"entries": found["entries"][:2], "more": True}
 
 
@@ -292,9 +294,45 @@ async def test_a_folder_that_changes_while_it_is_listed_names_each_file_once(
 ) -> None:
     """One that comes shifts those behind it: the same file twice was copied side by side."""
     top = tree(tmp_path / "top", a="1", b="2", c="3", d="4")
-    source = Shifting(top / "0")
+    source = Shifting((top / "0").touch)
     await copy(source, str(top), Here(), str(tmp_path / "to"), Copied())
     assert sorted(source.read) == [str(top / name) for name in "abcd"]
+
+
+async def test_what_goes_while_a_folder_is_listed_takes_no_other_along(tmp_path: Path) -> None:
+    """A pipe that goes shifts those behind it: a file was passed over, and nobody told."""
+    top = tree(tmp_path / "top", b="2", c="3", d__x="4", d__y="5", e="6")
+    os.mkfifo(top / "a")
+    source = Shifting(lambda: (top / "a").unlink(missing_ok=True))
+    await copy(source, str(top), Here(), str(tmp_path / "to"), Copied())
+    assert names(tmp_path / "to") == ["b", "c", "d", "d/x", "d/y", "e"]
+
+
+async def test_a_folder_that_goes_while_it_is_listed_is_no_short_copy(tmp_path: Path) -> None:
+    """Its first page alone would be a copy that looks whole."""
+    top = tree(tmp_path / "top", a="1", b="2", c="3")
+    source = Shifting(lambda: top.rename(tmp_path / "moved"))
+    with pytest.raises(OrchError, match="No such file"):
+        await copy(source, str(top), Here(), str(tmp_path / "to"), Copied())
+    assert not (tmp_path / "to").exists()
+
+
+def test_pages_of_one_name_each_have_the_whole_folder(tmp_path: Path) -> None:
+    """Whichever name a page ends with, the next begins behind it, as one long page goes on."""
+    top = tree(
+        tmp_path / "top", b__x__1="", b__x__2="", b__y="", a__z="", c="", **{"b-__y": "", "-": ""}
+    )
+    (top / "e").mkdir()
+    (top / "b" / "link").symlink_to("x")
+
+    def told(after: str) -> list[str]:
+        args = {"path": str(top), "after": after}
+        return [one["name"] for one in copying.copy_tree(args, lambda _: None)["entries"]]
+
+    whole = told("")
+    assert sorted(whole) == sorted([".", *names(top)])
+    for number, name in enumerate(whole):
+        assert told(name) == whole[number + 1 :]
 
 
 def test_a_page_of_long_names_is_shorter(tmp_path: Path) -> None:
@@ -309,9 +347,23 @@ def test_a_page_of_long_names_is_shorter(tmp_path: Path) -> None:
     first = copying.copy_tree(args, lambda _: None)
     assert first["more"]
     assert len(first["entries"]) < 700
-    rest = copying.copy_tree({**args, "skip": len(first["entries"])}, lambda _: None)
+    last = first["entries"][-1]["name"]
+    rest = copying.copy_tree({**args, "after": last}, lambda _: None)
     assert not rest["more"]
     assert len(first["entries"]) + len(rest["entries"]) == 807
+
+
+def test_a_page_of_names_that_json_makes_long_fits_into_a_frame(tmp_path: Path) -> None:
+    """Letters beyond the first plane are twelve bytes each in JSON."""
+    folder = tmp_path / "top"
+    for _ in range(12):
+        folder /= "\U0001f600" * 62
+    folder.mkdir(parents=True)
+    for number in range(1200):
+        (folder / f"{number}").touch()
+    page = copying.copy_tree({"path": str(tmp_path / "top")}, lambda _: None)
+    frame = {"kind": "result", "id": 1, "value": page}
+    assert len(encode(frame)) < MAX_FRAME_BYTES
 
 
 async def test_two_copies_to_one_place_take_turns(tmp_path: Path) -> None:
