@@ -1,7 +1,7 @@
 """Does what was decided for one run: its actions, in their order, each marked once it is done.
 
-Owns the patience with a target that cannot be reached, and what a launch, a stop and a relaunch
-are made of. It must not decide: what an action ends in is told, and decided on.
+Owns what a launch, a stop and a relaunch are made of, and how long one that patience.py says is
+tried again waits. It must not decide: what an action ends in is told, and decided on.
 """
 
 import asyncio
@@ -16,14 +16,7 @@ from orchestrator.core.decide.decision import Action, ActionKind, Policy
 from orchestrator.core.decide.inputs import BackoffOver, Input, Launched, LaunchFailed, StopDone
 from orchestrator.core.decide.routes import sinks_for
 from orchestrator.core.detect.signatures import Signature
-from orchestrator.core.errors import (
-    AuthRefused,
-    HostKeyRefused,
-    OrchError,
-    PreflightRefused,
-    StoreError,
-    Unreachable,
-)
+from orchestrator.core.errors import OrchError, PreflightRefused, StoreError, Unreachable
 from orchestrator.core.events import GpusSampled
 from orchestrator.core.model import Incident, Job, Release, Run, SinkSpec
 from orchestrator.deploy.environment import fingerprint
@@ -42,6 +35,7 @@ from orchestrator.launch.session import (
 )
 from orchestrator.link.link import Link
 from orchestrator.observe.evidence import collect
+from orchestrator.patience import is_to_wait
 from orchestrator.sinks.handover import handed
 from orchestrator.store.environments import Moment
 from orchestrator.store.store import Store
@@ -153,7 +147,7 @@ class Actor:
                     await store.actions.done(action)
                 return result
             except OrchError as error:
-                if _is_to_wait(action, error, self._current()):
+                if is_to_wait(action, error, self._current()):
                     logger.info("action.waits", extra={"action": action.key, "why": str(error)})
                     await self._stages.clock.sleep(self._stages.clock.jitter(delay_s))
                     delay_s = min(2 * delay_s, RETRY_MOST_S)
@@ -206,8 +200,9 @@ class Actor:
         grace_s = action.grace_s if action.grace_s is not None else REMAINS_GRACE_S
         gpus = gpus_of(run, stages.gpus())
         ended = await end(stages.link, self._job, run, grace_s=grace_s, gpus=gpus)
-        held = await holders_named(self._on_host(), ended["gpu_holders"])
-        self.ending = {**ended, "gpu_holders": held}
+        if action.kind is ActionKind.STOP or run.state.ended:  # and not before another attempt
+            held = await holders_named(self._on_host(), ended["gpu_holders"])
+            self.ending = {**ended, "gpu_holders": held}
 
     async def _after_evidence(self) -> None:
         """Until the target has said what it says of an attempt that failed, which another changes.
@@ -285,12 +280,3 @@ class Actor:
 
     def _on_host(self) -> Link | None:
         return host_of(self._stages.link, self._stages.machine)
-
-
-def _is_to_wait(action: Action, error: OrchError, run: Run) -> bool:
-    """Whether an action is tried again; a stop also where we are not let in, for nothing ended."""
-    if action.kind is ActionKind.COLLECT_EVIDENCE and run.state.ended:
-        return False  # nothing waits for it, and later the target says something else
-    if action.kind is ActionKind.STOP and isinstance(error, HostKeyRefused | AuthRefused):
-        return True
-    return isinstance(error, Unreachable)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.decide.decision import Decision
+from orchestrator.core.decide.decision import Action, ActionKind, Decision
 from orchestrator.core.decide.inputs import AckAsked, StopAsked
-from orchestrator.core.errors import NotDriven
+from orchestrator.core.errors import AuthRefused, HostKeyRefused, NotDriven, TargetError
 from orchestrator.core.events import SessionChanged
 from orchestrator.core.findings import Outcome, Verdict
 from orchestrator.core.inventory.build import parse_inventory
@@ -32,6 +32,9 @@ from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.inbox import Inbox
+from orchestrator.link.calls import CallFailed
+from orchestrator.patience import is_to_wait
+from orchestrator.probe.fence import Fenced
 from orchestrator.store import Store
 from orchestrator.transport.pool import Pool
 from tests.store.nouns import draft
@@ -41,7 +44,7 @@ version: 1
 hosts: {here: {transport: local}, there: {transport: local}}
 targets: {ct200: {host: here}, ct201: {host: there}}
 jobs:
-  dflash: {target: ct200, workdir: /nowhere, command: sleep 1}
+  dflash: {target: ct200, workdir: /proc/nowhere, command: sleep 1}
   other: {target: ct201, workdir: /nowhere, command: sleep 1}
 """
 WITHIN_S = 30.0
@@ -56,9 +59,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def elsewhere() -> set[str]:
-    """Hosts that went to another daemon while a crew was looking."""
-    return set()
+def elsewhere() -> dict[str, type[TargetError]]:
+    """Hosts that went to another daemon while a crew was looking, or let it in no more."""
+    return {}
 
 
 class HastyClock(SystemClock):
@@ -94,14 +97,14 @@ def source() -> Source:
 
 @pytest.fixture
 async def crew(
-    store: Store, tmp_path: Path, elsewhere: set[str], source: Source
+    store: Store, tmp_path: Path, elsewhere: dict[str, type[TargetError]], source: Source
 ) -> AsyncIterator[Crew]:
     """A crew with nobody to supervise yet."""
     clock, board = HastyClock(), Board(SystemClock())
 
     def token_of(host: Host) -> int:
         if host.name in elsewhere:
-            raise NotDriven(f"{host.name} is another daemon's.", target=host.name)
+            raise elsewhere[host.name](f"{host.name} is not ours to reach.", target=host.name)
         return 1
 
     async with AsyncExitStack() as stack:
@@ -183,12 +186,12 @@ async def test_a_host_that_was_away_is_known_anew(crew: Crew, store: Store) -> N
 
 
 async def test_a_host_that_goes_meanwhile_keeps_no_other_run_from_being_taken_up(
-    crew: Crew, store: Store, elsewhere: set[str]
+    crew: Crew, store: Store, elsewhere: dict[str, type[TargetError]]
 ) -> None:
     """Whoever looks for runs is not ended by it; the rest of them get their supervisors."""
     gone = await stored(store, replace(waiting(), job="other", target="ct201"))
     here = await stored(store, waiting(EDITED))
-    elsewhere.add("there")
+    elsewhere["there"] = NotDriven
     await crew.take_up()
     await until(lambda: is_over(store, here))
     assert await state(store, gone) is RunState.BACKOFF
@@ -249,6 +252,70 @@ async def test_no_failure_leaves_a_run_without_a_supervisor(
     source.fails = False
     await until(lambda: is_over(store, run))
     assert await state(store, run) is RunState.STOPPED
+
+
+async def remains(store: Store, run: Run) -> tuple[str, str | None]:
+    """How the ending of what an attempt left stands, and why it was given up."""
+    kind = ActionKind.END_REMAINS
+    (one,) = [one for one in await store.actions.of(run.id) if one.action.kind is kind]
+    return one.state, one.error
+
+
+@pytest.mark.parametrize("refusal", [NotDriven, HostKeyRefused, AuthRefused])
+async def test_what_is_left_of_a_run_that_was_stopped_in_a_backoff_is_ended_later(
+    crew: Crew,
+    store: Store,
+    elsewhere: dict[str, type[TargetError]],
+    refusal: type[TargetError],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A host that cannot be reached meanwhile, or is another daemon's, leaves it to whoever can."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    elsewhere["here"] = refusal
+    with caplog.at_level("INFO"):
+        crew._members[run.id].tell(StopAsked(grace_s=0.1))
+        await until(lambda: has_tried(caplog))
+    assert await state(store, run) is RunState.STOPPED
+    assert await remains(store, run) == ("pending", None)
+    await crew.let_go({run.host})
+    assert await remains(store, run) == ("pending", None)
+    elsewhere.clear()
+    await crew.take_up()
+    await crew.over(run.id, WITHIN_S)
+    assert await remains(store, run) == ("done", None)
+
+
+async def has_tried(caplog: pytest.LogCaptureFixture) -> bool:
+    """Whether an action could not be done."""
+    return bool({"action.waits", "action.failed"} & set(caplog.messages))
+
+
+def test_a_probe_that_a_newer_lease_fenced_off_leaves_the_action_to_its_successor() -> None:
+    """Marked as failed by whoever lost the host, it would be done by nobody."""
+    action = Action(kind=ActionKind.END_REMAINS, run="dflash-1", attempt=1)
+    run = replace(draft(), state=RunState.STOPPED)
+    word = Fenced(1, 2).type
+    for error_type, waits in ((word, True), ("BadCall", False)):
+        failed = CallFailed("no", target="a", op="end", error_type=error_type, remedy=None)
+        assert is_to_wait(action, failed, run) is waits
+
+
+async def test_what_was_ended_before_an_attempt_is_not_what_a_stop_ended(
+    crew: Crew, store: Store
+) -> None:
+    """A stop that finds the run over by itself would tell of an earlier attempt's processes."""
+    run = await stored(store, waiting())
+    again = Action(kind=ActionKind.RELAUNCH, run=run.id, attempt=2, at=1.0)
+    await store.apply(Decision(run=run, actions=(again,)))
+    await crew.take_up()
+    ending = crew._tasks[run.id]
+    await until(lambda: is_over(store, run))
+    assert await state(store, run) is RunState.FAILED
+    # What was found there refused the launch, so what was left before has been looked for.
+    assert (await store.view(run.id)).incidents[-1].signature == "launch_failed"
+    assert (await remains(store, run))[0] == "cancelled"
+    assert await ending is None
 
 
 async def test_what_a_person_said_outlives_a_failure() -> None:
