@@ -25,10 +25,12 @@ class Belonging:
         self._run = run
         self._uid = uid
         self._pane_pids = pane_pids
-        record = record_of(attempt_dir) if attempt_dir else None
-        self.program = identity_in(record, "pid", "start")
-        self.relay = identity_in(record, "relay_pid", "relay_start")
-        self._known = orphans_of(attempt_dir) if attempt_dir else set()
+        folders = _attempts(attempt_dir) if attempt_dir else []
+        records = [record_of(folder) for folder in folders]
+        self._programs = {one for each in records if (one := identity_in(each, "pid", "start"))}
+        self._relays = {one for each in records if (one := _relay_in(each))}
+        self.relay = _relay_in(record_of(attempt_dir)) if attempt_dir else None
+        self._known = {one for folder in folders for one in orphans_of(folder)}
 
     def living(self) -> dict[int, procfs.Stat]:
         """Everything of the run but its relay, by PID; zombies are dead."""
@@ -36,11 +38,10 @@ class Belonging:
         roots = set(self._pane_pids)
         # Once known, always ours: an environment can be unreadable, a parent can die.
         roots |= {pid for pid, start in self._known if pid in table and table[pid].start == start}
-        if self.relay is not None and procfs.lives(*self.relay):
-            # It adopts what hides: forked twice, in another session, with another environment.
-            roots.add(self.relay[0])
-        if self.program is not None:
-            roots |= _session_of(*self.program, table)
+        # A relay adopts what hides: forked twice, in another session, with another environment.
+        roots |= self._living_relays()
+        for program in self._programs:
+            roots |= _session_of(*program, table)
         for pid in table:
             if carries(procfs.environment(pid), self._run, self._uid):
                 roots.add(pid)
@@ -49,11 +50,12 @@ class Belonging:
         self._known |= {(entry.pid, entry.start) for entry in living.values()}
         return living
 
+    def _living_relays(self) -> set[int]:
+        return {pid for pid, start in self._relays if procfs.lives(pid, start)}
+
     def _spared(self, table: dict[int, procfs.Stat]) -> set[int]:
         """This probe and what it hangs on, and the relay, which has to write the exit record."""
-        spared = {1}
-        if self.relay is not None and procfs.lives(*self.relay):
-            spared.add(self.relay[0])
+        spared = {1} | self._living_relays()
         pid = os.getpid()
         while pid in table and pid not in spared:
             spared.add(pid)
@@ -65,6 +67,19 @@ def record_of(attempt_dir: str) -> dict[str, Any] | None:
     """What an attempt says of its program and relay; None after a reboot, PIDs are others' then."""
     record = read_record(os.path.join(attempt_dir, ATTEMPT_FILE))
     return record if record and record.get("boot_id") == procfs.boot_id() else None
+
+
+def _relay_in(record: dict[str, Any] | None) -> tuple[int, int] | None:
+    return identity_in(record, "relay_pid", "relay_start")
+
+
+def _attempts(attempt_dir: str) -> list[str]:
+    """Folders of all attempts of the run: a relaunch ends what those before it left."""
+    run_dir = os.path.dirname(attempt_dir.rstrip("/"))
+    try:
+        return [os.path.join(run_dir, name) for name in os.listdir(run_dir)]
+    except OSError:
+        return []
 
 
 def _session_of(pid: int, start: int, table: dict[int, procfs.Stat]) -> set[int]:

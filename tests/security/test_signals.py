@@ -164,6 +164,30 @@ def test_in_a_container_that_was_started_anew_a_session_is_a_strangers(
     assert of_attempt(tmp_path / "attempt-1", session, before, procfs.boot_id()) == set()
 
 
+@pytest.mark.parametrize("named", ["program", "relay's child", "orphan"])
+def test_what_an_earlier_attempt_left_is_the_runs(
+    tmp_path: Path, named: str, child: "subprocess.Popen[bytes]"
+) -> None:
+    """A relaunch ends it before its own attempt has a folder; nothing in its environment tells."""
+    pid, start = child.pid, procfs.start_time(child.pid)
+    earlier, boot_id = tmp_path / "attempt-1", procfs.boot_id()
+    earlier.mkdir()
+    attempt: dict[str, object] = {"boot_id": boot_id}
+    match named:
+        case "program":
+            attempt |= {"pid": pid, "start": start}
+        case "orphan":
+            orphans = {"boot_id": boot_id, "orphans": [[pid, start]]}
+            (earlier / "orphans.json").write_text(json.dumps(orphans))
+        case _:
+            relay = os.getpid()
+            attempt |= {"relay_pid": relay, "relay_start": procfs.start_time(relay)}
+    (earlier / "attempt.json").write_text(json.dumps(attempt))
+    living = Belonging("dflash-1", "uid", str(tmp_path / "attempt-2"), set()).living()
+    assert pid in living
+    assert os.getpid() not in living
+
+
 @pytest.mark.parametrize("later", [-1, 1])
 def test_another_leader_with_the_programs_pid_is_left_alone(tmp_path: Path, later: int) -> None:
     """A session of somebody else, whose leader has another start, is not the run's."""
