@@ -16,7 +16,7 @@ from .files import identity_in, read_record
 from .frames import Frame
 from .names import ADOPTION_FILE, EXIT_FILE
 from .ops import Progress
-from .tmux import Tmux, relay_of
+from .tmux import RUN_OPTION, UID_OPTION, Tmux, relay_of
 
 LOOK_S = 0.05
 KILL_WITHIN_S = 10.0
@@ -70,14 +70,19 @@ def _pane_pids(args: Frame) -> set[int]:
         return set()
     if session is None or (session.run, session.uid) != (args["run"], args["uid"]):
         return set()
-    own = relay_of(args["attempt_dir"]) if args.get("attempt_dir") else None
+    # The session's attempt: a relaunch comes before its own one has begun.
+    own = relay_of(session.attempt_dir) if session.attempt_dir else None
     # Panes beside the relay's were opened by somebody else, and are theirs.
-    return {own} if own in session.pane_pids else set(session.pane_pids)
+    ours = {own} if own in session.pane_pids else set(session.pane_pids)
+    # The PID of a pane that has ended is given out again.
+    return ours & session.living
 
 
 def _is_pane(args: Frame, pid: int) -> bool:
+    """Whether a pane of this PID lives and bears the run's marks; the record alone may be old."""
+    form = f"#{{pane_pid}}:#{{pane_dead}}:#{{{RUN_OPTION}}}:#{{{UID_OPTION}}}"
     try:
-        return str(pid) in Tmux(args.get("socket")).panes("#{pane_pid}")
+        return f"{pid}:0:{args['run']}:{args['uid']}" in Tmux(args.get("socket")).panes(form)
     except Refused:
         return False
 

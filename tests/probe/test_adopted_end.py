@@ -45,3 +45,20 @@ def test_a_tmux_that_is_late_is_waited_for(
         eventually(lambda: procfs.children(relay) not in ([], first), "tmux to be asked again")
     assert probe.kind("exit")["record"]["code"] == 7
     assert probe.stream(a_run.run).endswith(b"bye\r\n")
+
+
+@pytest.mark.parametrize("marked", ["theirs", "ours"])
+def test_a_pane_that_does_not_bear_the_runs_marks_is_not_ended(
+    probe: Driver, a_run: Run, tmux: Callable[..., str], marked: str
+) -> None:
+    """What was adopted is known by a PID, which after a reboot may be that of another pane."""
+    tmux("new-session", "-d", "-s", "theirs", "sleep 1000")
+    pid = int(tmux("list-panes", "-t", "theirs", "-F", "#{pane_pid}"))
+    if marked == "ours":
+        for name, value in (("@orch_run", a_run.run), ("@orch_uid", a_run.uid)):
+            tmux("set-option", "-p", "-t", "theirs", name, value)
+    a_run.attempt().mkdir()
+    (a_run.attempt() / "adoption.json").write_text(json.dumps({"pane_pid": pid}))
+    wanted = [pid] if marked == "ours" else []
+    assert probe.call("end", **a_run.end())["ended"] == wanted
+    assert procfs.lives(pid, procfs.start_time(pid) or 0) is (marked == "theirs")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.probe import ending
 from tests.probe.driver import Driver, Run, eventually
 
 pytestmark = pytest.mark.tmux
@@ -81,12 +82,29 @@ def test_a_pane_that_somebody_opened_beside_a_run_is_theirs(
     ended = probe.call("end", **a_run.end())
     assert ended["remaining"] == []
     assert _panes(tmux, "mine") == theirs
+    # As a relaunch does, before the second attempt has begun.
+    assert probe.call("end", **a_run.end(number=2))["ended"] == []
+    assert _panes(tmux, "mine") == theirs
     second = probe.call("launch", **a_run.spec("sleep", "1000", number=2))
     assert not second["already"]
     assert _panes(tmux, "mine") == theirs
     sessions = {one["name"]: one for one in probe.call("sessions")["sessions"]}
     assert (sessions[a_run.job]["dead"], sessions[a_run.job]["run"]) == (False, a_run.run)
     assert sessions[f"{a_run.job}-before"]["dead"]
+
+
+def test_the_pid_of_a_pane_that_has_ended_names_nobody(
+    probe: Driver, a_run: Run, folder: Path
+) -> None:
+    """The pane stays with its text for days, and its PID is given out again meanwhile."""
+    asked = {**a_run.end(), "socket": f"{folder}/tmux-{os.getuid()}/default"}
+    probe.call("launch", **a_run.spec("sh", "-c", "read word"))
+    probe.call("watch", **a_run.watch())
+    relay = json.loads((a_run.attempt() / "attempt.json").read_text())["relay_pid"]
+    assert ending._pane_pids(asked) == {relay}
+    probe.call("signal", attempt_dir=str(a_run.attempt()), signal="KILL")
+    probe.kind("exit")
+    eventually(lambda: ending._pane_pids(asked) == set(), "the pane to have ended")
 
 
 def _said(run: Run, output: bytes) -> bool:
