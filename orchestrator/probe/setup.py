@@ -39,6 +39,9 @@ _PIECE_BYTES = 16 * 1024
 """A longer line is told and kept in parts."""
 _TOLD_A_SECOND = 500
 """Lines; the daemon has other runs to look at. All of them are in the log."""
+_TOLD_BYTES_A_SECOND = 256 * 1024
+_NAMED_CHARS = 300
+"""Of a command in a sentence; the whole of it is the first line of its output."""
 _EXPORTED = "requirements.txt"
 _NO_NETWORK = ("name resolution", "dns error", "NewConnectionError", "Network is unreachable")
 """In what pip and uv print where they reach no index."""
@@ -147,7 +150,7 @@ def ensure(
     folder = os.path.join(workdir.environments, digest)
     os.makedirs(workdir.environments, exist_ok=True)
     mark = _mark(workdir, digest)
-    _end_orphans(mark)
+    _end_orphans({mark, digest})  # the bare digest is the mark of older orch
     shutil.rmtree(folder, ignore_errors=True)
     with open(f"{folder}.log", "wb") as log:
         step = _Steps(mark, folder, tree, workdir, around, log, progress)
@@ -209,7 +212,7 @@ class _Steps:
         env = around.environment(os.path.join(folder, "bin"))
         self._env = env | {_MARK: mark, "VIRTUAL_ENV": folder}
         self._tail: list[str] = []
-        self._told = self._untold = 0
+        self._told = self._told_bytes = self._untold = 0
         self._since = time.monotonic()
         self.uv = shutil.which("uv", path=f"{env['PATH']}:{env['HOME']}/.local/bin")
 
@@ -235,13 +238,15 @@ class _Steps:
             raise self._failed(argv, f"exit status {child.returncode}")
 
     def _say(self, line: str) -> None:
-        self._log.write(line.encode("utf-8", "replace") + b"\n")
+        raw = line.encode("utf-8", "replace")
+        self._log.write(raw + b"\n")
         self._log.flush()
         self._tail = [*self._tail[-_TAIL_LINES:], line]
         if time.monotonic() - self._since >= 1.0:
             self._tell_rest()
-        if self._told < _TOLD_A_SECOND:
+        if self._told < _TOLD_A_SECOND and self._told_bytes < _TOLD_BYTES_A_SECOND:
             self._told += 1
+            self._told_bytes += len(raw)
             self._progress({"stage": "setup", "line": line})
         else:
             self._untold += 1
@@ -251,7 +256,8 @@ class _Steps:
         if self._untold:
             line = f"({self._untold} more lines are in {self._log.name})"
             self._progress({"stage": "setup", "line": line})
-        self._told, self._untold, self._since = 0, 0, time.monotonic()
+        self._told = self._told_bytes = self._untold = 0
+        self._since = time.monotonic()
 
     def _failed(self, argv: list[str], why: str) -> OpError:
         tail = "\n".join(self._tail)
@@ -267,12 +273,10 @@ class _Steps:
 
 
 def _named(argv: list[str]) -> str:
-    """A command in short: a line of `run` as it is, else up to its first option or path.
-
-    The whole of it is the first line of its output.
-    """
+    """A command in short: the beginning of a line of `run`, else up to its first option or path."""
     if argv[0] == "sh":
-        return argv[-1]
+        line = argv[-1]
+        return line if len(line) <= _NAMED_CHARS else f"{line[:_NAMED_CHARS]}..."
     words = itertools.takewhile(lambda word: not word.startswith(("--", "/")), argv[1:])
     return " ".join([os.path.basename(argv[0]), *words])
 
@@ -286,9 +290,9 @@ def _mark(workdir: Workdir, digest: str) -> str:
     return f"{digest}@{found.st_dev}:{found.st_ino}"
 
 
-def _end_orphans(mark: str) -> None:
+def _end_orphans(marks: set[str]) -> None:
     """End what a killed deploy left running, so that nobody else writes into the environment."""
     for found in procfs.every():
-        if procfs.environment(found.pid).get(_MARK) == mark:
+        if procfs.environment(found.pid).get(_MARK) in marks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found.pid, signal.SIGKILL)

@@ -2,7 +2,9 @@
 
 import asyncio
 import dataclasses
-import sys
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -18,25 +20,16 @@ from orchestrator.deploy.release import DeployProgress
 from orchestrator.probe.frames import MAX_FRAME_BYTES
 
 from .caller import NearCaller
+from .quick_uv import python_beside_uv
 
 MOST_OF_A_SENTENCE = 4000
-"""What the daemon takes of one that a probe says (probe_channel.py)."""
-
-UV = """#!/bin/sh
-while [ $# -gt 1 ]; do shift; done
-mkdir -p "$1/bin"
-"""
+"""What the daemon takes of one that a probe says (calls.py)."""
 
 
 @pytest.fixture
 def job(job: Job, tmp_path: Path) -> Job:
     """A job whose environment is an empty folder, made by a uv that knows no more."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "python3").symlink_to(sys.executable)
-    (folder / "uv").write_text(UV)
-    (folder / "uv").chmod(0o755)
-    target = dataclasses.replace(job.target, python=str(folder / "python3"))
+    target = dataclasses.replace(job.target, python=python_beside_uv(tmp_path / "bin"))
     return dataclasses.replace(job, targets=(target,))
 
 
@@ -75,6 +68,41 @@ async def test_a_flood_is_told_in_part_and_kept_whole(
     assert passed_over
     unsaid = sum(int(line[1:].split()[0]) for line in passed_over)
     assert len(told) - len(passed_over) + unsaid == len(log.read_text().splitlines())
+
+
+async def test_a_flood_of_long_lines_is_told_in_part(
+    caller: NearCaller, job: Job, workdir: Path
+) -> None:
+    """Five hundred lines of sixteen kilobytes a second were eight megabytes for the daemon."""
+    begun = time.monotonic()
+    told = await lines_of(caller, job, "yes $(head -c 16000 /dev/zero | tr '\\0' x) | head -n 300")
+    seconds = time.monotonic() - begun
+    log = next((workdir / "env").glob("*.log"))
+    assert log.stat().st_size > 300 * 16000
+    assert sum(map(len, told)) < (seconds + 2) * 300 * 1024
+    assert any("more lines are in" in line for line in told)
+
+
+async def test_a_long_command_leaves_room_for_why_it_failed(caller: NearCaller, job: Job) -> None:
+    """A script under `run:` was given whole, and the reason behind it was cut off."""
+    script = f"echo the rea''son; : {'x' * 5000}; exit 1"
+    with pytest.raises(DeployError) as failed:
+        await lines_of(caller, job, script)
+    assert "the reason" in failed.value.message[:MOST_OF_A_SENTENCE]
+
+
+async def test_what_a_setup_of_an_older_orch_left_running_is_ended(
+    caller: NearCaller, job: Job, tmp_path: Path
+) -> None:
+    """It bears the bare digest, and would write into the environment that is being made."""
+    await lines_of(caller, job, "true")
+    digest = next((Path(job.workdir) / "env").glob("*.log")).stem
+    with subprocess.Popen(["sleep", "100"], env={**os.environ, "ORCH_SETUP": digest}) as orphan:
+        try:
+            await lines_of(caller, job, "true", workdir=str(tmp_path / "again"))
+            assert await asyncio.to_thread(orphan.wait, 10) == -signal.SIGKILL
+        finally:
+            orphan.kill()
 
 
 async def test_the_end_of_long_lines_is_in_the_error(caller: NearCaller, job: Job) -> None:
