@@ -1,7 +1,6 @@
 """A deploy whose reader is gone ends, however much it had to say."""
 
 import asyncio
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,27 +14,18 @@ from orchestrator.deploy.ahead import Ahead
 from orchestrator.deploy.bundle import collect
 from orchestrator.deploy.hashes import HashCache
 from tests.deploy.caller import NearCaller
-
-UV = """#!/bin/sh
-while [ $# -gt 1 ]; do shift; done
-mkdir -p "$1/bin"
-"""
-"""Makes an environment in no time."""
+from tests.deploy.quick_uv import python_beside_uv
 
 
 def a_job(folder: Path, *run: str) -> Job:
     """A job whose setup runs these commands, in an environment that costs nothing to make."""
-    tools = folder / "bin"
-    tools.mkdir()
-    (tools / "python3").symlink_to(sys.executable)
-    (tools / "uv").write_text(UV)
-    (tools / "uv").chmod(0o755)
+    python = python_beside_uv(folder / "bin")
     (folder / "played").mkdir()
     (folder / "played" / "one.py").touch()
     here = Host(name="here", transport="local")
     return Job(
         name="dflash",
-        targets=(Target(name="local", host=here, python=str(tools / "python3")),),
+        targets=(Target(name="local", host=here, python=python),),
         command="sleep 1",
         workdir=str(folder / "there"),
         package=str(folder / "played"),
