@@ -15,6 +15,7 @@ from orchestrator.core.errors import UsageError
 from orchestrator.probe.procfs import lives, start_time
 
 INVENTORY_NAME = "inventory.yaml"
+LOG_NAME = "daemon.log"
 MAX_SOCKET_BYTES = 99
 """The kernel takes 107; below 100 every client and every tool does."""
 
@@ -85,7 +86,7 @@ def locate(inventory: Path, environ: Mapping[str, str]) -> Location:
         socket=_socket(folder, name, environ),
         lock=folder / "daemon.lock",
         note=folder / "daemon.json",
-        log=folder / "daemon.log",
+        log=folder / LOG_NAME,
     )
 
 

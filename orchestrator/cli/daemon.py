@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from orchestrator.api.client import Client
-from orchestrator.api.location import Location, all_notes, daemon_socket, locate_daemon
+from orchestrator.api.location import LOG_NAME, Location, all_notes, daemon_socket, locate_daemon
 from orchestrator.cli import output
 from orchestrator.cli.reach import location_of, running_client, warn_if_outdated
 from orchestrator.cli.reach import start as start_daemon
@@ -98,7 +98,7 @@ def lines_of(view: dict[str, object]) -> list[str]:
         if view.get(key)
     ]
     if view.get("state_folder"):
-        lines.append(f"  {'log':<11}{view['state_folder']}/daemon.log")
+        lines.append(f"  {'log':<11}{Path(str(view['state_folder']), LOG_NAME)}")
     if view.get("leases"):
         lines.append(f"  {'store':<11}{view['store']}")
     leases = view.get("leases")
