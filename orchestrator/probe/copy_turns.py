@@ -4,11 +4,13 @@ Owns which places this process copies to. A turn is the kernel's (flock on a fil
 folder): it ends with the process, whatever ended that. Stdlib only and Python 3.10.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import threading
 
+from .errors import OpError
 from .frames import Frame
 from .lock import own_folder
 from .opening import open_file
@@ -20,33 +22,41 @@ _guard = threading.Lock()
 
 def copy_hold(args: Frame, _progress: Progress) -> Frame:
     """Take the turn of a place; `held` is false where another copy to it is at work."""
-    path = _turn_of(args["path"])
-    with _guard:
-        while True:
-            try:
-                fd = open_file(path, os.O_RDWR | os.O_CREAT)
-            except OSError:
-                return {"held": True}  # no room for a lock is no reason not to copy
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                return {"held": False}
-            if _is_still(fd, path):
-                _held[path] = fd
-                return {"held": True}
-            os.close(fd)  # whoever had it removed it meanwhile
+    try:
+        path = _turn_of(args["path"])
+        with _guard:
+            return {"held": _take(path)}
+    except (OSError, OpError):
+        return {"held": True}  # no place for a lock is no reason not to copy
 
 
 def copy_let_go(args: Frame, _progress: Progress) -> Frame:
     """Give the turn of a place back."""
-    path = _turn_of(args["path"])
-    with _guard:
-        fd = _held.pop(path, None)
-        if fd is not None:
-            os.unlink(path)
-            os.close(fd)
+    with contextlib.suppress(OSError, OpError):
+        path = _turn_of(args["path"])
+        with _guard:
+            fd = _held.pop(path, None)
+            if fd is not None:
+                try:
+                    os.unlink(path)
+                finally:
+                    os.close(fd)
     return {}
+
+
+def _take(path: str) -> bool:
+    while True:
+        with contextlib.ExitStack() as unless_taken:
+            fd = open_file(path, os.O_RDWR | os.O_CREAT)
+            unless_taken.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if _is_still(fd, path):  # or whoever had it removed it meanwhile
+                unless_taken.pop_all()
+                _held[path] = fd
+                return True
 
 
 def _turn_of(path: str) -> str:
