@@ -92,7 +92,7 @@ def _say(options: argparse.Namespace, copied: Copied, seconds: float) -> None:
     moved = f"{output.size(copied.sent_bytes)} copied in {output.duration(seconds)} ({rate}/s)"
     output.say(
         f"{files}, {output.size(copied.total_bytes)}{kept}; "
-        f"{moved if copied.sent_bytes else 'nothing to copy'}, each verified by its SHA-256"
+        f"{moved if copied.unchanged < copied.files else 'nothing to copy'}, each verified by its SHA-256"
     )
 
 

@@ -1,6 +1,6 @@
 """Starts the probes of one link: each newer than the one before, or the shell where no Python is.
 
-Owns the number that says which of a key's probes lives. Keeps none of them alive (link.py).
+Owns the number that says which of a key's probes lives. Keeps none of them alive (keeper.py).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What a probe is to be told so that nobody notices that it is a new one: watches, kept calls.
 
-Owns who gets which frame. Keeps no probe alive (link.py) and bounds nothing (feeds.py).
+Owns who gets which frame. Keeps no probe alive (keeper.py) and bounds nothing (feeds.py).
 """
 
 import logging
