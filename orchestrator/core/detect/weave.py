@@ -112,9 +112,11 @@ class Weaver:
                 if reading.block.part.exception and reading.block.part.message[-1:] == [text]:
                     reading.said_at = reading.said_at if _goes_on(reading) else line.number
                 reading.last_number = line.last_number
-                if len(reading.lines) < MAX_TEXT_LINES:
-                    reading.lines.append(line.text)
-                    reading.numbers.append(line.number)
+                reading.lines.append(line.text)
+                reading.numbers.append(line.number)
+                if len(reading.lines) > MAX_TEXT_LINES:
+                    # The middle of a recursion says least: above is who called, below what failed.
+                    del reading.lines[MAX_TEXT_LINES // 2], reading.numbers[MAX_TEXT_LINES // 2]
                 reading.echoed = reading.echoed or bool(line.prefix.level)
                 return True, closed
             if answer is Offer.ENDED:

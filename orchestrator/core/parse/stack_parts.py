@@ -7,6 +7,7 @@ from orchestrator.core.findings import ExceptionText, Frame
 
 MAX_MESSAGE_LINES = 80
 MAX_FRAMES = 1200
+"""Of one stack, as of a recursion: beyond that what stands in the middle is let go."""
 MAX_PARTS = 1000
 """Of a chain without end, or of threads: beyond that what stands in the middle is let go."""
 
@@ -92,9 +93,11 @@ class Stack:
             del self.parts[MAX_PARTS // 2]
 
     def add(self, frame: Frame) -> None:
-        """A frame of the part that is being read, while there is room for it."""
-        if len(self.part.frames) < MAX_FRAMES:
-            self.part.frames.append(frame)
+        """A frame of the part that is being read; either end may be the innermost."""
+        frames = self.part.frames
+        frames.append(frame)
+        if len(frames) > MAX_FRAMES:
+            del frames[MAX_FRAMES // 2]
 
     @property
     def complete(self) -> bool:

@@ -246,3 +246,40 @@ def test_a_lone_cython_module_is_the_user_s_own_code() -> None:
     of_pandas = Frame(file="index.pyx", line=7, function="pandas._libs.index.get")
     assert in_app(own)
     assert not in_app(of_pandas)
+
+
+def deep(frames: int) -> Lines:
+    """The lines of a recursion's frames between its first and its innermost one."""
+    calls = [(f"line {10 + n % 2}, in f{n % 2}", f"    f{1 - n % 2}()") for n in range(frames - 2)]
+    return [text for place, call in calls for text in (f'  File "/srv/walk.py", {place}', call)]
+
+
+@pytest.mark.parametrize("frames", [1000, 1401, 1900])
+def test_the_innermost_line_of_a_deep_recursion_is_told(frames: int) -> None:
+    """However many frames stand above it; both ends of what was printed are shown."""
+    first = ["Traceback (most recent call last):", '  File "/srv/train.py", line 3, in <module>']
+    last = ['  File "/srv/model.py", line 77, in forward', "    raise ValueError('bad')"]
+    log = "\n".join([*first, "    main()", *deep(frames), *last, "ValueError: bad", ""])
+    verdict = diagnose([log.encode()])
+    inner = Frame(file="/srv/model.py", line=77, function="forward")
+    assert (verdict.frame, verdict.in_app_frame, verdict.line) == (inner, inner, 1)
+    assert verdict.traceback.startswith("\n".join(first))
+    assert verdict.traceback.endswith("ValueError: bad")
+
+
+def test_the_innermost_line_of_a_deep_dump_is_told() -> None:
+    """faulthandler prints the innermost frame first."""
+    calls = [text for text in deep(1900) if text.startswith("  File")]
+    log = "\n".join(
+        [
+            "Fatal Python error: Segmentation fault",
+            "",
+            "Current thread 0x00007f2d (most recent call first):",
+            '  File "/srv/model.py", line 77 in forward',
+            *(text.replace(", in", " in") for text in calls),
+            '  File "/srv/train.py", line 3 in <module>',
+            "",
+        ]
+    )
+    inner = Frame(file="/srv/model.py", line=77, function="forward")
+    assert diagnose([log.encode()]).in_app_frame == inner
