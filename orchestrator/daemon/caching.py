@@ -69,6 +69,17 @@ async def clear(parts: Parts, body: Mapping[str, Any]) -> Message:
     return await _changing(parts, body.get("job"), one)
 
 
+def cold_caches(folder: str) -> dict[str, str]:
+    """Variables that put every compile cache into a folder of the run, where nothing is yet."""
+    names = {
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "TRITON_CACHE_DIR": "triton",
+        "CUDA_CACHE_PATH": "cuda",
+        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
+    }
+    return {name: f"{folder}/cold-cache/{part}" for name, part in names.items()}
+
+
 async def note_cold(parts: Parts, job: Job, run: Run) -> None:
     """Remember that a run was launched with no compiled kernel there."""
     known = await parts.store.values.get(_COLD + job.name) or []

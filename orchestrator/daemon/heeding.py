@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from orchestrator.clock import Clock
-from orchestrator.core.decide.decision import Policy
+from orchestrator.core.decide.decision import Policy, after
 from orchestrator.core.decide.inputs import AckAsked, ReminderDue
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.errors import UsageError
@@ -55,12 +55,16 @@ class Heeding:
             await self._decide_for_ended(incident.run, event)
 
     async def _decide_for_ended(self, run: str, event: AckAsked | ReminderDue) -> bool:
-        """Decide for a run that nobody supervises any more; False where its job is not known."""
+        """Decide for a run that has ended; False where its job is not known."""
         view = await self.store.view(run)
         job = await job_of(self.store, view.run, self.inventory())
         if job is None:
             return False
-        await self.store.apply(decide(view, event, await self.policy(job), self.clock.now()))
+        decision = decide(view, event, await self.policy(job), self.clock.now())
+        await self.store.apply(decision)
+        if (member := self.members.get(run)) is not None:
+            # It ends what is left of its run, and decides no more: what it knows is shown.
+            member.view = after(member.view, decision)
         await self.display.show(run)
         return True
 

@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.core.errors import Check, UsageError
 from orchestrator.core.model import Job, Release, Run, RunState, Target
 from orchestrator.daemon import drift, moving, nodes, numbering, shipping
-from orchestrator.daemon.caching import cold_start_s, note_cold, shrunk
+from orchestrator.daemon.caching import cold_caches, cold_start_s, note_cold, shrunk
 from orchestrator.daemon.coming_back import ACTS_AFTER_S
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
@@ -202,11 +202,7 @@ async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True
     await note_command(parts, run.id, "stop")
     ending = await parts.crew.stopping.stop(run, grace_s, waits=waits)
     view = await parts.crew.display.view(run.id)
-    return {"kind": "kept", "run": view} if ending is None else _ended(ending, view)
-
-
-def _ended(ending: Message, view: Mapping[str, Any]) -> Message:
-    return {"kind": "stopped", **ending, "run": view}
+    return {"kind": "kept" if ending is None else "stopped", **(ending or {}), "run": view}
 
 
 async def _require_secrets(parts: Parts, job: Job) -> None:
@@ -260,22 +256,21 @@ async def _release(parts: Parts, job: Job, request: RunRequest) -> Release | Non
     return found
 
 
-def cold_caches(folder: str) -> dict[str, str]:
-    """Variables that put every compile cache into a folder of the run, where nothing is yet."""
-    names = {
-        "TORCHINDUCTOR_CACHE_DIR": "inductor",
-        "TRITON_CACHE_DIR": "triton",
-        "CUDA_CACHE_PATH": "cuda",
-        "FLASHINFER_WORKSPACE_BASE": "flashinfer",
-    }
-    return {name: f"{folder}/cold-cache/{part}" for name, part in names.items()}
-
-
 async def _stop_others(parts: Parts, job: Job) -> AsyncGenerator[Message, None]:
-    """End the job's live runs and wait until their GPU memory is free."""
+    """End the job's live runs and wait until their GPU memory is free.
+
+    What one in a back-off left where nobody can reach it has no say over when another begins.
+    """
     for other in await parts.store.runs.list(job=job.name, live=True):
         yield {"kind": "stopping", "run": await parts.crew.display.view(other.id)}
-        yield {**await _stopped(parts, other, DEFAULT_GRACE_S), "kind": "ended"}
+        waits = other.state is not RunState.BACKOFF
+        ended = await _stopped(parts, other, DEFAULT_GRACE_S, waits=waits)
+        if ended["kind"] == "kept":
+            left = "what it may have left there is ended once it is back"
+            text = f"{other.id} is stopped; {other.target} cannot be reached: {left}"
+            yield {"kind": "warning", "text": text}
+        else:
+            yield {**ended, "kind": "ended"}
 
 
 def _replacing(job: Job) -> Job:

@@ -85,7 +85,7 @@ def _with_holders(check: Check, held: Sequence[Mapping[str, Any]]) -> Check:
 
 
 def in_backoff(runs: Iterable[Run]) -> Iterator[Check]:
-    """A failed check for each run of the job that would find its session taken later."""
+    """A failed check for each run of the job that would begin again beside the new one later."""
     for run in runs:
         if run.state is RunState.BACKOFF:
             yield Check(

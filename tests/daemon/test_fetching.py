@@ -52,14 +52,6 @@ class OfAFleet(Leasing):
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    """An empty store."""
-    opened = await Store.open(tmp_path / "state", SystemClock())
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
 async def fetching(store: Store, tmp_path: Path) -> AsyncIterator[Fetching]:
     """Of a daemon whose inventory has the target ct200, which is this machine."""
     path, clock = tmp_path / "inventory.yaml", SystemClock()
