@@ -14,7 +14,8 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.adhoc import split_place
 from orchestrator.core.errors import Unreachable, UsageError
 from orchestrator.core.model import Target
-from orchestrator.link.copying import Copied, Here, copy
+from orchestrator.link.copying import copy
+from orchestrator.link.ends import Copied, Here
 from orchestrator.link.link import Link
 
 MOST_NAMED = 3

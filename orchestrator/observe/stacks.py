@@ -13,7 +13,8 @@ from typing import Any
 
 from orchestrator.core.errors import OrchError, Unreachable
 from orchestrator.core.model import Run
-from orchestrator.link.copying import Copied, Here, copy
+from orchestrator.link.copying import copy
+from orchestrator.link.ends import Copied, Here
 from orchestrator.link.link import Link
 
 WITHIN_S = 90.0

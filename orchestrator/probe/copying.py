@@ -12,9 +12,9 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
 from typing import Any
 
+from .copy_order import names_behind
 from .errors import Refused
 from .frames import MAX_FRAME_BYTES, Frame
 from .ops import Op, Progress
@@ -71,7 +71,7 @@ def copy_tree(args: Frame, _progress: Progress) -> Frame:
     os.stat(top)  # os.walk would say that what is gone is empty
     entries: list[dict[str, Any]] = []
     size = 0
-    for name in _names(top, args.get("after") or ""):
+    for name in names_behind(top, args.get("after") or ""):
         if len(entries) >= PAGE or size >= _NAMED_BYTES:
             return {"entries": entries, "more": True}
         try:
@@ -243,31 +243,6 @@ def is_made_up(path: str, status: os.stat_result) -> bool:
 def _stamp(status: os.stat_result) -> list[int]:
     """What changes when somebody writes into a file."""
     return [status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _names(top: str, after: str) -> Iterator[str]:
-    """What is in a folder and comes behind `after`: a folder's own, then what each of them has."""
-    if not after:
-        yield "."
-    last = _order(after)
-    for path, folders, files in os.walk(top):
-        inside = "" if path == top else os.path.relpath(path, top)
-        for name in sorted(os.path.join(inside, one) for one in (*files, *folders)):
-            if _order(name) > last:
-                yield name
-        above = _parts(inside)
-        # Of a folder that was told to its end nothing is looked at again.
-        folders[:] = [one for one in sorted(folders) if (*above, one) >= last[0][: len(above) + 1]]
-
-
-def _order(name: str) -> tuple[tuple[str, ...], str]:
-    """What sorts a name to where `_names` has it."""
-    folder, last = os.path.split(name)
-    return _parts(folder), "" if name == "." else last
-
-
-def _parts(folder: str) -> tuple[str, ...]:
-    return tuple(folder.split("/")) if folder else ()
 
 
 def _entry(top: str, name: str) -> dict[str, Any]:

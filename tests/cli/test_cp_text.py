@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from orchestrator.cli.copying import _say
-from orchestrator.link.copying import Copied
+from orchestrator.link.ends import Copied
 
 
 @pytest.mark.parametrize(

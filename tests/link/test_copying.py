@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from orchestrator.core.errors import OrchError, UsageError
-from orchestrator.link.copying import PIECE_BYTES, Copied, Here, copy
+from orchestrator.link.copying import copy
+from orchestrator.link.ends import Copied, Here
+from orchestrator.link.one_file import PIECE_BYTES
 from orchestrator.probe import copying
 from orchestrator.probe.frames import MAX_FRAME_BYTES, encode
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.core.model import Host, Target
-from orchestrator.link.copying import Here
+from orchestrator.link.ends import Here
 from orchestrator.link.link import Link
 from orchestrator.observe import stacks
 from orchestrator.probe import procfs

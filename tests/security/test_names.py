@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.link.arriving import require_inside
-from orchestrator.link.copying import Copied, Here, copy
+from orchestrator.link.copying import copy
+from orchestrator.link.ends import Copied, Here
 
 KEYS: Mapping[str, Any] = {"name": "d/authorized_keys", "kind": "file", "mode": 0o600, "size": 1}
 
