@@ -24,20 +24,20 @@ class Belonging:
     def __init__(self, run: str, uid: str, attempt_dir: str | None, pane_pids: set[int]) -> None:
         self._run = run
         self._uid = uid
-        self._pane_pids = pane_pids
         folders = _attempts(attempt_dir) if attempt_dir else []
         records = [record_of(folder) for folder in folders]
         self._programs = {one for each in records if (one := identity_in(each, "pid", "start"))}
         self._relays = {one for each in records if (one := _relay_in(each))}
         self.relay = _relay_in(record_of(attempt_dir)) if attempt_dir else None
         self._known = {one for folder in folders for one in orphans_of(folder)}
+        panes = [procfs.stat(pid) for pid in pane_pids]
+        self._known |= {(entry.pid, entry.start) for entry in panes if entry is not None}
 
     def living(self) -> dict[int, procfs.Stat]:
         """Everything of the run but its relay, by PID; zombies are dead."""
         table = {entry.pid: entry for entry in procfs.every()}
-        roots = set(self._pane_pids)
         # Once known, always ours: an environment can be unreadable, a parent can die.
-        roots |= {pid for pid, start in self._known if pid in table and table[pid].start == start}
+        roots = {pid for pid, start in self._known if pid in table and table[pid].start == start}
         # A relay adopts what hides: forked twice, in another session, with another environment.
         roots |= self._living_relays()
         for program in self._programs:

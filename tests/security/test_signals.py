@@ -188,6 +188,19 @@ def test_what_an_earlier_attempt_left_is_the_runs(
     assert os.getpid() not in living
 
 
+def test_a_pane_that_ended_meanwhile_names_nobody(
+    tmp_path: Path, child: "subprocess.Popen[bytes]"
+) -> None:
+    """A pane's PID is the run's as long as it is the one that was there when it was asked for."""
+    panes = {child.pid, 2**22 + 1}
+    belonging = Belonging("dflash-1", "uid", str(tmp_path / "attempt-1"), panes)
+    assert belonging._known == {(child.pid, procfs.start_time(child.pid))}
+    assert set(belonging.living()) == {child.pid}
+    child.kill()
+    child.wait(30)
+    assert belonging.living() == {}
+
+
 @pytest.mark.parametrize("later", [-1, 1])
 def test_another_leader_with_the_programs_pid_is_left_alone(tmp_path: Path, later: int) -> None:
     """A session of somebody else, whose leader has another start, is not the run's."""
