@@ -12,16 +12,15 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.acting import Stages
-from orchestrator.clock import Clock, second_of_day
+from orchestrator.clock import Clock
 from orchestrator.core.decide.decision import Policy, RunView
 from orchestrator.core.decide.inputs import Accepted, PolicyChanged, StopAsked
 from orchestrator.core.decide.lifecycle import decide
-from orchestrator.core.decide.quiet import quiet_for_s
 from orchestrator.core.decide.restart import waits_by_another
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import NotDriven, OrchError
-from orchestrator.core.model import AlertsSpec, Inventory, Job, LinkState, Run, RunState
+from orchestrator.core.model import Inventory, Job, LinkState, Run, RunState
 from orchestrator.daemon.adopted import jobs_of
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
@@ -29,6 +28,7 @@ from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
+from orchestrator.daemon.policies import policy_of
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.stopping import Ending, Stopping
 from orchestrator.store.store import Store
@@ -125,15 +125,31 @@ class Crew:
         else:
             self._start(self._member(view, job))
 
-    async def follow_policies(self) -> None:
-        """What the inventory says now of restarts counts for runs that live, also in a back-off."""
+    async def follow_inventory(self) -> None:
+        """What it says now of restarts and of targets counts for runs that live, or end still."""
         runs = [member.view.run for member in self._members.values()]
         for ident, job in (await jobs_of(self._store, runs, self._inventory())).items():
             member = self._members.get(ident)
-            if member is None or job is None or job.restart == member.job.restart:
+            if member is None or job is None:
                 continue
-            member.job = replace(member.job, restart=job.restart)
-            member.tell(PolicyChanged())
+            target = member.view.run.target
+            if job.target_named(target) != member.job.target_named(target):
+                await self._begin_anew(ident, job)
+            elif job.restart != member.job.restart:
+                member.job = replace(member.job, restart=job.restart)
+                member.tell(PolicyChanged())
+
+    async def _begin_anew(self, ident: str, job: Job) -> None:
+        """Another supervisor, on a link to where the target is now; the former one is closed."""
+        async with self._taking_up:
+            if (member := self._members.get(ident)) is None:
+                return
+            task = self._tasks[ident]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if task.cancelled():
+                member.job = replace(member.job, targets=job.targets, restart=job.restart)
+                self._start(member, anew=True)
 
     async def let_go(self, lost: Collection[str]) -> None:
         """Leave the runs of these hosts to the daemons that drive them now, or did for a while.
@@ -187,9 +203,8 @@ class Crew:
 
     async def settle(self, run: Run, within_s: float) -> None:
         """Wait, for a while, until nothing is done any more for a run that has ended."""
-        task = self._tasks.get(run.id)
-        if task is not None and run.state.ended:
-            await asyncio.wait({task}, timeout=within_s)
+        if run.state.ended:
+            await self.over(run.id, within_s)
 
     async def over(self, run: str, within_s: float) -> None:
         """Wait, for a while, until a run has ended and nothing is done for it any more."""
@@ -205,21 +220,23 @@ class Crew:
 
     # --- supervisors -----------------------------------------------------------------------------
 
-    def _start(self, member: Supervisor) -> None:
+    def _start(self, member: Supervisor, *, anew: bool = False) -> None:
         run = member.view.run.id
         self._members[run] = member
-        self._tasks[run] = asyncio.create_task(self._supervise(member), name=f"run {run}")
+        self._tasks[run] = asyncio.create_task(self._supervise(member, anew), name=f"run {run}")
 
-    async def _supervise(self, member: Supervisor) -> Ending | None:
-        """The run to its end; gives what a stop of it came to, and keeps nothing else of it."""
+    async def _supervise(self, member: Supervisor, anew: bool) -> Ending | None:
+        """The run to its end, `anew` by one in its place; gives what a stop of it came to."""
         run = member.view.run
         while True:
             try:
-                await member.supervise()
-                break
+                if not anew:
+                    await member.supervise()
+                    break
             except Exception:  # the supervisor loop is one of two places that may
                 logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
-            member = self._members[run.id] = await self._again(member)
+            member, anew = await self._again(member), False
+            self._members[run.id] = member
         self._members.pop(run.id, None)
         try:
             await self.display.show(run.id)
@@ -278,12 +295,4 @@ class Crew:
         return tuple(read_rule(rule).signature for rule in self._inventory().rules)
 
     async def _policy(self, job: Job) -> Policy:
-        silences = await self._store.silences.list()
-        alerts, now = self._inventory().alerts, self._clock.now()
-        quiet_s = quiet_for_s(alerts.quiet_hours, second_of_day(now))
-        return Policy(
-            job=job,
-            alerts=AlertsSpec() if job.retold else alerts,
-            silences=silences,
-            quiet_until=None if quiet_s is None else now + quiet_s,
-        )
+        return await policy_of(job, self._inventory().alerts, self._store, self._clock)

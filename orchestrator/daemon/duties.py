@@ -69,10 +69,10 @@ class Duties:
             await self.clock.rest(FOLLOW_EVERY_S)
 
     async def _take_up(self) -> None:
-        """A run whose target was gone, and is there again, is watched again."""
+        """A run whose target was gone, and is there again or elsewhere, is watched again."""
         try:
             await self.crew.take_up()
-            await self.crew.follow_policies()
+            await self.crew.follow_inventory()
         except StoreError as error:
             logger.warning("runs.not_taken_up", extra={"why": str(error)})
 

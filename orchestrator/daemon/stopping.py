@@ -68,13 +68,18 @@ class Stopping:
     async def _ended(self, run: Run, *, waits: bool) -> dict[str, Any] | None:
         task, since = self.tasks[run.id], self.clock.monotonic()
         while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
-            member = self.members.get(run.id)
-            heard = member is not None and member.view.run.state in _HEARD
-            if heard and self._is_away(run, since):
+            if self._is_heard(run) and self._is_away(run, since):
                 return None
-        if task.cancelled():
+        if not task.cancelled():
+            return dict(task.result() or {"ended": [], "remaining": []})
+        await self.take_up()  # which waits for what is under way: another link, or another daemon
+        if self.tasks.get(run.id, task) is task or not self._is_heard(run):
             raise _let_go(run)
-        return dict(task.result() or {"ended": [], "remaining": []})
+        return await self._ended(run, waits=waits)
+
+    def _is_heard(self, run: Run) -> bool:
+        member = self.members.get(run.id)
+        return member is not None and member.view.run.state in _HEARD
 
     def _is_away(self, run: Run, since: float) -> bool:
         """Whether a target cannot be reached; one that was never seen is given time to be met."""

@@ -36,6 +36,7 @@ class HastyClock(SystemClock):
 class Source:
     """Where a crew gets its inventory from; it may fail as nobody thought of."""
 
+    text: bytes = INVENTORY
     fails: bool = False
     failures: int = 0
 
@@ -45,7 +46,7 @@ class Source:
             self.failures += 1
             raise ValueError("as nobody thought of")
         return parse_inventory(
-            INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
+            self.text, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
         )
 
 

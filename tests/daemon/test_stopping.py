@@ -93,6 +93,23 @@ async def test_what_is_left_is_no_reason_to_show_an_incident_as_open(
     assert shown["state"] == "acknowledged"
 
 
+async def test_a_stop_is_done_where_the_host_is_now(
+    crew: Crew, store: Store, source: Source
+) -> None:
+    """A host whose address is edited is a new link: on the old one nothing would ever be done."""
+    run = await stored(store, replace(waiting(), job="away", target="ct202"))
+    await crew.take_up()
+    stop = asyncio.create_task(crew.stopping.stop(run, 0.1))
+    await until(lambda: is_over(store, run))
+    source.text = source.text.replace(b"{hostname: 127.0.0.1, port: 1}", b"{transport: local}")
+    await crew.follow_inventory()
+    async with asyncio.timeout(WITHIN_S):
+        ending = await stop
+    assert ending is not None
+    assert ending["ended"] == []
+    assert await remains(store, run) == ("done", None)
+
+
 def test_a_probe_that_a_newer_lease_fenced_off_leaves_the_action_to_its_successor() -> None:
     """Marked as failed by whoever lost the host, it would be done by nobody."""
     action = Action(kind=ActionKind.END_REMAINS, run="dflash-1", attempt=1)
