@@ -32,6 +32,21 @@ def test_target_that_comes_back_into_the_inventory(make_orch: MakeOrch, short_fo
     assert orch.json("show", run)["state"] == "stopped"
 
 
+def test_a_target_that_is_edited_under_a_run(make_orch: MakeOrch, short_folder: Path) -> None:
+    """Its run goes on being watched over the new link, and is stopped over it."""
+    orch = make_orch(local_job(short_folder, STEPS))
+    file = orch.folder / "inventory.yaml"
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > 0)
+    file.write_text(file.read_text().replace("{host: here,", "{host: here, labels: {rack: a},"))
+    orch("deploy")
+    seen = orch.json("show", run)["log_bytes"]
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > seen + 100)
+    stopped = orch.json("stop", run)
+    assert stopped["run"]["state"] == "stopped"
+    assert len(stopped["ended"]) == 1
+
+
 @pytest.mark.lab
 @pytest.mark.xdist_group("lab-away")
 def test_stop_while_the_host_key_is_refused(
