@@ -1,5 +1,7 @@
 """A stop that cannot be done yet is done once it can: the target is back, or lets us in again."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,32 @@ def test_stop_while_the_host_key_is_refused(
     orch.until(lambda: "action.waits" in orch.log())
     known.write_text(trusted)
     orch.until(lambda: orch.json("show", run)["state"] == "stopped", timeout_s=90)
+
+
+@pytest.mark.lab
+@pytest.mark.xdist_group("lab-away")
+def test_stop_in_a_backoff_while_the_host_key_is_refused(
+    make_orch: MakeOrch, lab: Lab, short_folder: Path
+) -> None:
+    """What the attempt left is ended once the key is trusted, also by a daemon that began since."""
+    known, trusted = short_folder / "known_hosts", lab.host.known_hosts.read_text()
+    known.write_text(trusted)
+    words = '["sh", "-c", "setsid sleep 31337 & exec python3 -m played infra --fail 9"]'
+    more = "    restart: {on: [infra], max_attempts: 3, within: 1h, backoff: 1h}\n"
+    text = lab_job(lab, words, more).replace(str(lab.host.known_hosts), str(known))
+    orch = make_orch(text)
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    known.write_text("")
+    lab.host.kill_sshd()
+    lab.host.start_sshd()
+    orch.until(lambda: orch.json("show", run)["link"] == "unreachable")
+    kept = orch.json("stop", run, check=4)
+    assert (kept["kept"], kept["run"]["state"]) == (True, "stopped")
+    orch.until(lambda: "action.waits" in orch.log())
+    os.kill(orch.json("daemon", "status")["pid"], signal.SIGKILL)
+    known.write_text(trusted)
+    find = ("exec", "ct200", "--", "pgrep", "-xf", "sleep 31337")
+    assert orch(*find).stdout
+    orch("daemon", "start")
+    orch.until(lambda: orch(*find, check=None).returncode == 1, timeout_s=90)
