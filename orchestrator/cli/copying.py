@@ -91,7 +91,7 @@ def _say(options: argparse.Namespace, copied: Copied, seconds: float) -> None:
     kept = f", {copied.unchanged} unchanged" if copied.unchanged else ""
     rate = output.size(int(copied.sent_bytes / seconds)) if seconds > 0 else "-"
     moved = f"{output.size(copied.sent_bytes)} copied in {output.duration(seconds)} ({rate}/s)"
-    done = moved if copied.unchanged < copied.files else "nothing to copy"
+    done = "nothing to copy" if copied.files and copied.unchanged == copied.files else moved
     output.say(
         f"{files}, {output.size(copied.total_bytes)}{kept}; {done}, each verified by its SHA-256"
     )

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orchestrator.core.errors import OrchError, Unreachable
+from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Run
 from orchestrator.link.copying import copy
 from orchestrator.link.ends import Copied, Here
@@ -69,8 +69,6 @@ async def _ship(link: Link, found: dict[str, Any]) -> bool:
         async with link.bulk() as there:
             await there.call("copy_make", path=found["tools"], kind="folder", mode=0o700, to=None)
             await copy(Here(), str(ours), there, f"{found['tools']}/py-spy", Copied())
-    except Unreachable:
-        raise
     except OrchError as error:
         logger.info("stacks.not_shipped", extra={"target": link.target.name, "why": str(error)})
         return False

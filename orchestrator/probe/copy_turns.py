@@ -38,7 +38,8 @@ def copy_let_go(args: Frame, _progress: Progress) -> Frame:
             fd = _held.pop(path, None)
             if fd is not None:
                 try:
-                    os.unlink(path)
+                    if _is_still(fd, path):  # or it is the turn of whoever came since
+                        os.unlink(path)
                 finally:
                     os.close(fd)
     return {}

@@ -150,7 +150,7 @@ def ensure(
     folder = os.path.join(workdir.environments, digest)
     os.makedirs(workdir.environments, exist_ok=True)
     mark = _mark(workdir, digest)
-    _end_orphans({mark, digest})  # the bare digest is the mark of older orch
+    _end_orphans(mark, digest, folder)
     shutil.rmtree(folder, ignore_errors=True)
     with open(f"{folder}.log", "wb") as log:
         step = _Steps(mark, folder, tree, workdir, around, log, progress)
@@ -290,9 +290,14 @@ def _mark(workdir: Workdir, digest: str) -> str:
     return f"{digest}@{found.st_dev}:{found.st_ino}"
 
 
-def _end_orphans(marks: set[str]) -> None:
-    """End what a killed deploy left running, so that nobody else writes into the environment."""
+def _end_orphans(mark: str, digest: str, folder: str) -> None:
+    """End what a killed deploy left running, so that nobody else writes into the environment.
+
+    An older orch marked them by the digest alone, which another workdir may have as well.
+    """
+    older = (digest, folder)
     for found in procfs.every():
-        if procfs.environment(found.pid).get(_MARK) in marks:
+        around = procfs.environment(found.pid)
+        if around.get(_MARK) == mark or (around.get(_MARK), around.get("VIRTUAL_ENV")) == older:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found.pid, signal.SIGKILL)

@@ -94,15 +94,22 @@ async def test_a_long_command_leaves_room_for_why_it_failed(caller: NearCaller, 
 async def test_what_a_setup_of_an_older_orch_left_running_is_ended(
     caller: NearCaller, job: Job, tmp_path: Path
 ) -> None:
-    """It bears the bare digest, and would write into the environment that is being made."""
+    """It bears the bare digest, as does one of another workdir, which is let be."""
     await lines_of(caller, job, "true")
     digest = next((Path(job.workdir) / "env").glob("*.log")).stem
-    with subprocess.Popen(["sleep", "100"], env={**os.environ, "ORCH_SETUP": digest}) as orphan:
+    again = tmp_path / "again"
+    bare = {**os.environ, "ORCH_SETUP": digest}
+    ours = {**bare, "VIRTUAL_ENV": str(again / "env" / digest)}
+    other = {**bare, "VIRTUAL_ENV": str(tmp_path / "other" / "env" / digest)}
+    sleep = ["sleep", "100"]
+    with subprocess.Popen(sleep, env=ours) as orphan, subprocess.Popen(sleep, env=other) as living:
         try:
-            await lines_of(caller, job, "true", workdir=str(tmp_path / "again"))
+            await lines_of(caller, job, "true", workdir=str(again))
             assert await asyncio.to_thread(orphan.wait, 10) == -signal.SIGKILL
+            assert living.poll() is None
         finally:
             orphan.kill()
+            living.kill()
 
 
 async def test_the_end_of_long_lines_is_in_the_error(caller: NearCaller, job: Job) -> None:

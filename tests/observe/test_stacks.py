@@ -54,3 +54,20 @@ async def test_py_spy_comes_over_a_probe_of_its_own(
             assert await shipping
         assert os.access(place, os.X_OK)
         await until(lambda: not has_its_own())
+
+
+async def test_a_second_connection_that_is_refused_costs_the_stacks_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The link that runs are watched by is there: the evidence was asked for over and over."""
+    monkeypatch.setattr(stacks, "py_spy_here", lambda: Path(os.devnull))
+    found = {"py_spy": None, "machine": platform.machine(), "tools": "/nowhere"}
+    async with contextlib.AsyncExitStack() as opened:
+        pool = Pool()
+        opened.push_async_callback(pool.close)
+        host = Host(name="away", hostname="127.0.0.1", port=1)
+        target = Target(name="away", host=host)
+        link = Link(target, pool.transport(target), SystemClock(), "test-stacks-away")
+        opened.push_async_callback(link.close)
+        async with asyncio.timeout(30):
+            assert await stacks._ship(link, found) is False

@@ -63,3 +63,17 @@ def test_a_turn_whose_file_is_gone_can_be_given_back(tmp_path: Path) -> None:
     os.unlink(turn)
     assert copy_turns.copy_let_go(args, silent()) == {}
     assert not open_turns()
+
+
+def test_a_turn_that_somebody_else_has_by_now_is_left(tmp_path: Path) -> None:
+    """Behind a tidied /tmp another copy took a fresh file: a third one was let in beside it."""
+    args = {"path": str(tmp_path / "to")}
+    assert copy_turns.copy_hold(args, silent()) == {"held": True}
+    (turn,) = open_turns()
+    os.unlink(turn)
+    Path(turn).touch()
+    try:
+        assert copy_turns.copy_let_go(args, silent()) == {}
+        assert Path(turn).exists()
+    finally:
+        os.unlink(turn)
