@@ -129,12 +129,6 @@ class Fetching:
         except CallFailed as error:
             self._note_gap(run, attempt.number)
             return f"{self._beginning(run, attempt)}, where it is no more: {error.message}"
-        except Unreachable as error:
-            raise Unreachable(
-                f"{self._beginning(run, attempt)}, which cannot be reached now.",
-                target=run.target,
-                remedy=self._remedy(run),
-            ) from error
         logger.info("log.fetched", extra={"run": run.id, "attempt": attempt.number})
         return None
 
@@ -194,6 +188,13 @@ class Fetching:
                     return
                 case _:
                     pass
+        # Its target was edited, or its host was handed over: what is here is not all.
+        raise Unreachable(
+            f"The output of {run.id} was being fetched from {run.target} when the link was "
+            f"closed: {logs.end(run.id, attempt)} bytes so far.",
+            target=run.target,
+            remedy="Ask again in a moment.",
+        )
 
     def _note_gap(self, run: Run, attempt: int) -> None:
         """Of what is here in part, the rest is a gap of known size."""

@@ -1,5 +1,6 @@
 """What is fetched from a target after its run had ended, and what is made of it."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.core.contract import EXIT_FILE, LOG_FILE
 from orchestrator.core.decide.decision import Decision
 from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Attempt, Run, RunState
@@ -22,8 +24,14 @@ from orchestrator.daemon.leasing import Leasing
 from orchestrator.reading import READ_BY, READ_TO
 from orchestrator.store import Store
 from orchestrator.transport.pool import Pool
+from tests.link.fakes import until
 from tests.store.nouns import draft
 
+INVENTORY = """
+version: 1
+hosts: {here: {transport: local}, gone: {hostname: 127.0.0.1, port: 1}}
+targets: {ct200: {host: here}, ct202: {host: gone}}
+"""
 LINES = 20_000
 PIECE_BYTES = 64 * 1024
 
@@ -53,11 +61,9 @@ class OfAFleet(Leasing):
 
 @pytest.fixture
 async def fetching(store: Store, tmp_path: Path) -> AsyncIterator[Fetching]:
-    """Of a daemon whose inventory has the target ct200, which is this machine."""
+    """Of a daemon that knows ct200, which is this machine, and ct202, where nothing listens."""
     path, clock = tmp_path / "inventory.yaml", SystemClock()
-    path.write_text(
-        "version: 1\nhosts: {here: {transport: local}}\ntargets: {ct200: {host: here}}\n"
-    )
+    path.write_text(INVENTORY)
     file = InventoryFile(path, tmp_path / "kept.yaml")
     async with AsyncExitStack() as stack:
         pool = Pool()
@@ -74,13 +80,22 @@ async def fetching(store: Store, tmp_path: Path) -> AsyncIterator[Fetching]:
         )
 
 
-async def ended(store: Store, place: str, here: tuple[int, ...]) -> Run:
-    """A run of two attempts, of which these printed `end` that is here; no target has them."""
-    made = await store.runs.create(replace(draft(), state=RunState.PENDING))
+async def ended(
+    store: Store,
+    place: str,
+    here: tuple[int, ...],
+    *,
+    target: str = "ct200",
+    folder: Path = Path("/nowhere"),
+) -> Run:
+    """A run of two attempts, of which these printed `end` that is here; `folder` is their place."""
+    made = await store.runs.create(replace(draft(), state=RunState.PENDING, target=target))
     run = replace(made, state=RunState.FINISHED, attempt=2)
     await store.runs.put(replace(run, metrics={READ_BY: place, READ_TO: "2:3"}))
     view = await store.view(run.id)
-    attempts = (Attempt(number=one, directory=f"/nowhere/{one}", started_at=1.0) for one in (1, 2))
+    attempts = (
+        Attempt(number=one, directory=str(folder / str(one)), started_at=1.0) for one in (1, 2)
+    )
     await store.apply(Decision(run=view.run, attempts=tuple(attempts)))
     for attempt in here:
         store.logs.append(run.id, attempt, 0, b"end", 2.0)
@@ -118,3 +133,29 @@ async def test_what_another_daemon_saw_end_is_not_hidden_by_what_is_gone(
     with pytest.raises(OrchError, match="another daemon saw it end") as refused:
         await fetching.have(run, (1,))
     assert refused.value.remedy == "That daemon has it: there:/state."
+
+
+def printed(folder: Path, attempt: int, output: bytes, *, over: bool) -> None:
+    """What the target has of an attempt; `over` with the record of its end."""
+    place = folder / str(attempt)
+    place.mkdir(exist_ok=True)
+    (place / LOG_FILE).write_bytes(output)
+    if over:
+        (place / EXIT_FILE).write_text('{"code": 0}')
+
+
+async def test_a_log_whose_link_is_closed_while_it_comes_is_fetched_again(
+    store: Store, fetching: Fetching, tmp_path: Path
+) -> None:
+    """What had come until the target was edited was shown as all of it, until the next daemon."""
+    run = await ended(store, "there:/state", here=(), folder=tmp_path)
+    printed(tmp_path, 2, b"e", over=False)
+    asked = asyncio.create_task(fetching.have(run, (2,)))
+    await until(lambda: store.logs.end(run.id, 2) == 1)
+    await fetching._fleet.leave(fetching._file.current().targets["ct200"].host)
+    with pytest.raises(OrchError, match="the link was closed: 1 bytes so far") as refused:
+        await asked
+    assert refused.value.remedy == "Ask again in a moment."
+    printed(tmp_path, 2, b"end", over=True)
+    await fetching.have(run, (2,))
+    assert store.logs.read(run.id, 2, 0, 9) == b"end"
