@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from orchestrator.clock import Clock
-from orchestrator.core.errors import OrchError, StoreError, Unreachable
+from orchestrator.core.errors import OrchError, StoreError, TargetError, Unreachable
 from orchestrator.core.events import Exited, LogBytes, LogGap, MetricLines, RelayGone
-from orchestrator.core.model import Attempt, Job, LinkState, Run
+from orchestrator.core.model import Attempt, Job, Run
 from orchestrator.core.parse.masking import Mask
 from orchestrator.core.parse.metrics import PatternMetrics, WholeLines
 from orchestrator.daemon.adopted import job_of
@@ -82,20 +82,36 @@ class Fetching:
             # What was seen to end here is here, or was forgotten; an earlier attempt may have
             # ended before the host was ours.
             earlier = [one for one in known if one.number in attempts and one.number < run.attempt]
-            return [one for one in earlier if not self._suffices(run, one.number)]
+            return [one for one in earlier if not await self._suffices(run, one.number)]
         if attempts and not any(self._is_missing(run, number) for number in attempts):
             return []
         # All of them: the points in a newer one's output stand behind those of an earlier one.
-        return list(known)
+        return [
+            one
+            for one in known
+            if not (one.number < run.attempt and await self._suffices(run, one.number))
+        ]
 
     def _is_ours(self, run: Run) -> bool:
         """Whether this daemon saw the end of its newest attempt."""
         return place_of(run) == self._store.place
 
-    def _suffices(self, run: Run, attempt: int) -> bool:
+    async def _suffices(self, run: Run, attempt: int) -> bool:
         """Whether what is here of an attempt is shown, since its target cannot say if it is all."""
-        away = self._fleet.named(run.target)[0] is not LinkState.CONNECTED
-        return away and self._store.logs.end(run.id, attempt) > 0
+        if not self._store.logs.end(run.id, attempt):
+            return False
+        job = await job_of(self._store, run, self._file.current())
+        if job is None:
+            return True
+        try:
+            link = self._fleet.link(job.target)
+            if link.problem is None:
+                # It may have been begun just now: until its first attempt it is not known as away.
+                async with asyncio.timeout(WAITED_S):
+                    await link.start()
+        except (TargetError, TimeoutError):
+            return True
+        return link.problem is not None
 
     def _is_missing(self, run: Run, attempt: int) -> bool:
         if attempt == run.attempt:

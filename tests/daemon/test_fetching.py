@@ -32,6 +32,8 @@ version: 1
 hosts: {here: {transport: local}, gone: {hostname: 127.0.0.1, port: 1}}
 targets: {ct200: {host: here}, ct202: {host: gone}}
 """
+AT_ONCE_S = 30.0
+"""Less than a client is made to wait for what is still being fetched."""
 LINES = 20_000
 PIECE_BYTES = 64 * 1024
 
@@ -159,3 +161,25 @@ async def test_a_log_whose_link_is_closed_while_it_comes_is_fetched_again(
     printed(tmp_path, 2, b"end", over=True)
     await fetching.have(run, (2,))
     assert store.logs.read(run.id, 2, 0, 9) == b"end"
+
+
+async def test_what_is_here_is_shown_while_its_target_is_away(
+    store: Store, fetching: Fetching
+) -> None:
+    """Fetched by a daemon before: an earlier attempt by itself, and the metrics of all of them."""
+    run = await ended(store, "there:/state", here=(1, 2), target="ct202")
+    async with asyncio.timeout(AT_ONCE_S):
+        await fetching.have(run, (1,))
+        await fetching.have(run)
+    assert not fetching._settled
+
+
+@pytest.mark.parametrize("place", [None, "there:/state"])
+async def test_a_part_that_is_here_is_completed_by_a_target_that_no_job_uses(
+    store: Store, fetching: Fetching, tmp_path: Path, place: str | None
+) -> None:
+    """Its link is begun by whoever asks: that there was none yet was taken for a dead host."""
+    run = await ended(store, place or store.place, here=(1, 2), folder=tmp_path)
+    printed(tmp_path, 1, b"end, and more", over=True)
+    await fetching.have(run, (1,))
+    assert store.logs.read(run.id, 1, 0, 99) == b"end, and more"
