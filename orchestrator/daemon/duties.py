@@ -29,7 +29,7 @@ PRUNE_EVERY_S = 86_400.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Duties:
     """All that is done again and again without being asked."""
 
@@ -41,6 +41,8 @@ class Duties:
     crew: Crew
     environment: Environment
     evidence: Path
+    followed: str
+    """Digest of the inventory that the runs are watched by."""
 
     async def run(self) -> None:
         """For ever."""
@@ -57,24 +59,27 @@ class Duties:
             tasks.create_task(self._remind(), name="remind")
 
     async def _follow(self) -> None:
-        digest = self.file.current().digest
         while True:
             await self.file.refresh()
             inventory = self.file.current()
             await self.environment.learn(wanted_names(inventory))
             self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
-            if inventory.digest != digest:
-                digest = inventory.digest
-                await self._take_up()
+            if inventory.digest != self.followed and await self._take_up():
+                self.followed = inventory.digest
             await self.clock.rest(FOLLOW_EVERY_S)
 
-    async def _take_up(self) -> None:
-        """A run whose target was gone, and is there again or elsewhere, is watched again."""
+    async def _take_up(self) -> bool:
+        """A run whose target was gone, or is reached in another way, is watched again.
+
+        False where the store failed: it is to be done once more.
+        """
         try:
             await self.crew.take_up()
             await self.crew.follow_inventory()
         except StoreError as error:
             logger.warning("runs.not_taken_up", extra={"why": str(error)})
+            return False
+        return True
 
     async def _remind(self) -> None:
         told: dict[str, int] = {}

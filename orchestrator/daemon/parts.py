@@ -188,6 +188,7 @@ class Parts:
             crew=self.crew,
             environment=self.environment,
             evidence=self.location.state_folder / EVIDENCE_FOLDER,
+            followed=self.file.current().digest,
         )
         neighbours = Neighbours(
             clock=self.clock,
