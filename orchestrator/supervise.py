@@ -20,6 +20,7 @@ from orchestrator.core.decide.incidents import told_of
 from orchestrator.core.decide.inputs import FindingSeen, Input, Launched, VerdictReached
 from orchestrator.core.decide.lifecycle import decide
 from orchestrator.core.detect.signatures import load, meant
+from orchestrator.core.errors import Unreachable
 from orchestrator.core.events import EndTold, Exited, RelayGone, SessionChanged
 from orchestrator.core.findings import Finding
 from orchestrator.core.model import Job, RunState
@@ -55,9 +56,15 @@ class Supervisor:
         """Something a person said; it is decided in turn."""
         self.inbox.tell(event)
 
+    @property
+    def deaf(self) -> bool:
+        """Whether its link was closed: another one, on the link of now, is to take its place."""
+        return self._stages.link.closed.is_set()
+
     async def supervise(self) -> None:
-        """Until the run has ended and nothing is left to do."""
+        """Until the run has ended and nothing is left to do; Unreachable where the link closes."""
         async with asyncio.TaskGroup() as tasks:
+            hearing = tasks.create_task(self._until_deaf(), name=f"link {self.view.run.id}")
             self.actor.act(await self._stages.store.actions.pending(self.view.run.id), tasks)
             observer = self._observe_if_launched(tasks)
             while not self.view.run.state.ended:
@@ -76,6 +83,13 @@ class Supervisor:
             await self.actor.settled()
             while not self.inbox.empty():
                 await self._decide(await self.inbox.get(), tasks)
+            hearing.cancel()
+
+    async def _until_deaf(self) -> None:
+        """Until the link is closed, as that of a target that was edited: watches end unsaid."""
+        target = self._stages.link.target.name
+        await self._stages.link.closed.wait()
+        raise Unreachable(f"The link to {target} was closed.", target=target)
 
     # --- observe and detect ----------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
+from orchestrator.daemon.placed import placed
 from orchestrator.daemon.policies import policy_of
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.stopping import Ending, Stopping
@@ -35,6 +36,7 @@ from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
 RESTART_AFTER_S = 5.0
+CANCELLED_WITHIN_S = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -129,26 +131,26 @@ class Crew:
         """What it says now of restarts and of targets counts for runs that live, or end still."""
         runs = [member.view.run for member in self._members.values()]
         for ident, job in (await jobs_of(self._store, runs, self._inventory())).items():
-            member = self._members.get(ident)
-            if member is None or job is None:
+            if (member := self._members.get(ident)) is None:
                 continue
-            target = member.view.run.target
-            if job.target_named(target) != member.job.target_named(target):
-                await self._begin_anew(ident, job)
-            elif job.restart != member.job.restart:
-                member.job = replace(member.job, restart=job.restart)
+            now = self._placed(member.view.run, member.job)
+            now = now if job is None else replace(now, restart=job.restart)
+            if now.targets != member.job.targets:
+                await self._begin_anew(ident, now)
+            elif now.restart != member.job.restart:
+                member.job = now
                 member.tell(PolicyChanged())
 
     async def _begin_anew(self, ident: str, job: Job) -> None:
-        """Another supervisor, on a link to where the target is now; the former one is closed."""
+        """Another supervisor, on a link as the target is reached now; the former one is closed."""
         async with self._taking_up:
             if (member := self._members.get(ident)) is None:
                 return
             task = self._tasks[ident]
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _cancelled([task])
             if task.cancelled():
-                member.job = replace(member.job, targets=job.targets, restart=job.restart)
+                member = self._members.get(ident, member)
+                member.job = job
                 self._start(member, anew=True)
 
     async def let_go(self, lost: Collection[str]) -> None:
@@ -160,9 +162,7 @@ class Crew:
             runs = {run: member.view.run for run, member in self._members.items()}
             left = (run for run in runs.values() if run.host in lost or not self._drives(run.host))
             gone = [run.id for run in left]
-            for ident in gone:
-                self._tasks[ident].cancel()
-            await asyncio.gather(*(self._tasks[ident] for ident in gone), return_exceptions=True)
+            await _cancelled([self._tasks[ident] for ident in gone])
             for ident in gone:
                 self._members.pop(ident, None)
                 del self._tasks[ident]
@@ -188,7 +188,7 @@ class Crew:
         decision = decide(view, Accepted(), await self._policy(job), self._clock.now())
         await self._store.apply(decision)
         view = await self._store.view(run.id)
-        self._start(Supervisor(view, job, self._stages(run, job)))
+        self._start(self._member(view, job))
         await self.display.show(run.id)
 
     async def is_ours(self, run: str) -> bool:
@@ -197,8 +197,8 @@ class Crew:
 
     def sees_all(self) -> bool:
         """Whether the target of every live run can be seen now."""
-        runs = (member.view.run for member in self._members.values())
-        targets = {run.target for run in runs if not run.state.ended}
+        live = [one for one in self._members.values() if not one.view.run.state.ended]
+        targets = {one.job.target_named(one.view.run.target).name for one in live}
         return all(self._fleet.named(name)[0] is LinkState.CONNECTED for name in targets)
 
     async def settle(self, run: Run, within_s: float) -> None:
@@ -234,7 +234,9 @@ class Crew:
                     await member.supervise()
                     break
             except Exception:  # the supervisor loop is one of two places that may
-                logger.exception("supervisor.failed", extra={"run": run.id, "job": run.job})
+                level = logging.INFO if member.deaf else logging.ERROR
+                said = {"run": run.id, "job": run.job}
+                logger.log(level, "supervisor.failed", exc_info=True, extra=said)
             member, anew = await self._again(member), False
             self._members[run.id] = member
         self._members.pop(run.id, None)
@@ -267,10 +269,18 @@ class Crew:
 
     def _member(self, view: RunView, job: Job) -> Supervisor:
         """A supervisor; one of a run whose policy was edited while nobody looked knows of it."""
-        member = Supervisor(view, job, self._stages(view.run, job))
-        if waits_by_another(view.run, job.restart):
+        run, job = view.run, self._placed(view.run, job)
+        if job.target.name != run.target:
+            logger.warning("run.stays", extra={"run": run.id, "at": job.target.name})
+        member = Supervisor(view, job, self._stages(run, job))
+        if waits_by_another(run, job.restart):
             member.tell(PolicyChanged())
         return member
+
+    def _placed(self, run: Run, job: Job) -> Job:
+        """The job where the run is, reached as the inventory says now."""
+        target = placed(job.target_named(run.target), run.target, self._inventory())
+        return replace(job, targets=(target,))
 
     def _stages(self, run: Run, job: Job) -> Stages:
         target = job.target_named(run.target)
@@ -296,3 +306,12 @@ class Crew:
 
     async def _policy(self, job: Job) -> Policy:
         return await policy_of(job, self._inventory().alerts, self._store, self._clock)
+
+
+async def _cancelled(tasks: list["asyncio.Task[Ending | None]"]) -> None:
+    """End tasks; a group of Python 3.11 that fails just then swallows a cancellation."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCELLED_WITHIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)

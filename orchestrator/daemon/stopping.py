@@ -12,15 +12,14 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.decide.inputs import StopAsked
-from orchestrator.core.errors import NotDriven, UsageError
+from orchestrator.core.errors import NotDriven, OrchError, UsageError
 from orchestrator.core.model import LinkState, Run, RunState
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.supervise import Supervisor
 
 LOOKS_EVERY_S = 0.2
 MET_WITHIN_S = 5.0
-
-_HEARD = frozenset({RunState.STOPPING, RunState.STOPPED})
+HEARD_WITHIN_S = 30.0
 
 Ending = Mapping[str, Any]
 """Who was ended by a stop, and when the GPUs were free."""
@@ -54,8 +53,9 @@ class Stopping:
             member = self.members.get(run.id)
             if member is None:
                 raise self._unsupervised(run)
-            member.tell(StopAsked(grace_s=grace_s))
-            return await self._ended(run, waits=waits)
+            word = StopAsked(grace_s=grace_s)
+            member.tell(word)
+            return await self._ended(run, word, waits=waits)
 
     @contextmanager
     def _stopping(self, run: Run) -> Iterator[None]:
@@ -65,25 +65,37 @@ class Stopping:
         finally:
             self._under_way.remove(run)
 
-    async def _ended(self, run: Run, *, waits: bool) -> dict[str, Any] | None:
+    async def _ended(self, run: Run, word: StopAsked, *, waits: bool) -> dict[str, Any] | None:
         task, since = self.tasks[run.id], self.clock.monotonic()
         while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
-            if self._is_heard(run) and self._is_away(run, since):
-                return None
+            if self._is_heard(run):
+                if self._is_away(run, since):
+                    return None
+            elif self.clock.monotonic() - since > HEARD_WITHIN_S:
+                raise _undecided(run)
         if not task.cancelled():
             return dict(task.result() or {"ended": [], "remaining": []})
         await self.take_up()  # which waits for what is under way: another link, or another daemon
-        if self.tasks.get(run.id, task) is task or not self._is_heard(run):
+        if self.tasks.get(run.id, task) is task:
             raise _let_go(run)
-        return await self._ended(run, waits=waits)
+        member = self.members.get(run.id)
+        if member is not None and not self._is_heard(run):
+            member.tell(word)  # to be told twice is to be told once
+        return await self._ended(run, word, waits=waits)
 
     def _is_heard(self, run: Run) -> bool:
-        member = self.members.get(run.id)
-        return member is not None and member.view.run.state in _HEARD
+        """Whether the stop was decided on, or the run is over anyhow."""
+        if (member := self.members.get(run.id)) is None:
+            return False
+        state = member.view.run.state
+        return state is RunState.STOPPING or state.ended
 
     def _is_away(self, run: Run, since: float) -> bool:
         """Whether a target cannot be reached; one that was never seen is given time to be met."""
-        link, seen_at = self.fleet.named(run.target)
+        member = self.members.get(run.id)
+        # It may be watched where its target was before an edit.
+        at = run.target if member is None else member.job.target_named(run.target).name
+        link, seen_at = self.fleet.named(at)
         met = seen_at is not None or self.clock.monotonic() - since > MET_WITHIN_S
         return link is LinkState.UNREACHABLE and met
 
@@ -95,6 +107,15 @@ class Stopping:
             "longer in the inventory.",
             remedy=f"Put the target {run.target} back, and stop it then.",
         )
+
+
+def _undecided(run: Run) -> OrchError:
+    return OrchError(
+        f"The stop of run {run.number} of {run.job} is kept; it is not decided on yet, since its "
+        "supervisor cannot be made.",
+        remedy=f"Leave the daemon running, its log says what it waits for; `orch show {run.id}` "
+        "says when the run has ended.",
+    )
 
 
 def _let_go(run: Run) -> NotDriven:

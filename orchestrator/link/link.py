@@ -44,6 +44,8 @@ class Link:
         token: Token = lambda: 0,
     ) -> None:
         self.target = target
+        self.closed = asyncio.Event()
+        """Set once nothing more will be heard over it."""
         self._standing = Standing(target.name)
         self._token = token
         self._starter = Starter(target, transport, clock, key, package=package, token=token)
@@ -69,6 +71,7 @@ class Link:
 
     async def close(self) -> None:
         """End the probe and every subscription; the run on the target goes on."""
+        self.closed.set()
         await self._keeper.close()
         self._subscribed.end()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.core.decide.inputs import AckAsked, StopAsked
 from orchestrator.core.errors import NotDriven, TargetError
 from orchestrator.core.events import SessionChanged
-from orchestrator.core.model import RESTART, RunState
+from orchestrator.core.model import RESTART, Run, RunState
 from orchestrator.daemon.crew import Crew
 from orchestrator.inbox import Inbox
 from orchestrator.store import Store
@@ -125,3 +125,40 @@ async def test_what_a_person_said_outlives_a_failure() -> None:
     await inbox.get()
     assert inbox.unheard() == (StopAsked(grace_s=3.0), AckAsked(incident="i2"))
     assert inbox.empty()
+
+
+async def test_a_run_stays_where_it_was_launched_when_its_target_means_another_place(
+    crew: Crew, store: Store, source: Source
+) -> None:
+    """Watched elsewhere it would be taken for lost, and launched there while it lives on here."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    source.text = source.text.replace(b"ct200: {host: here}", b"ct200: {host: there}")
+    crew._fleet.follow(source.inventory())
+    await crew.follow_inventory()
+    await until(lambda: hears(crew, run))
+    assert crew._members[run.id]._stages.link.target.host.name == "here"
+    source.text = source.text.replace(b"ct200: {host: there}", b"ct203: {host: there}")
+    source.text = source.text.replace(b"target: ct200", b"target: ct203")
+    await crew.follow_inventory()
+    assert crew._members[run.id]._stages.link.target.host.name == "here"
+    assert await crew.stopping.stop(run, 0.1) is not None
+    assert await state(store, run) is RunState.STOPPED
+
+
+async def hears(crew: Crew, run: Run) -> bool:
+    """Whether a run's supervisor has a link that is open."""
+    return not crew._members[run.id].deaf
+
+
+async def test_a_link_that_is_closed_under_a_run_is_replaced(crew: Crew, store: Store) -> None:
+    """Whoever asks with a target of before an edit closes the new link: nothing more is heard."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    first = crew._members[run.id]
+    crew._fleet.link(replace(first.job.target, labels={"rack": "a"}))
+    async with asyncio.timeout(WITHIN_S):
+        while crew._members[run.id] is first:
+            await asyncio.sleep(0.05)
+    assert await hears(crew, run)
+    assert await crew.stopping.stop(run, 0.1) is not None
