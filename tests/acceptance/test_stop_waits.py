@@ -49,6 +49,27 @@ def test_a_target_that_is_edited_under_a_run(make_orch: MakeOrch, short_folder: 
     assert len(stopped["ended"]) == 1
 
 
+def test_a_target_that_goes_to_another_place_under_a_run(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """Its run is watched and stopped where it was launched, and nowhere launched again."""
+    orch = make_orch(local_job(short_folder, STEPS))
+    file = orch.folder / "inventory.yaml"
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > 0)
+    host = "  here: {transport: local}\n"
+    there = "  there: {hostname: 127.0.0.1, port: 1}\n"
+    elsewhere = file.read_text().replace(host, host + there)
+    file.write_text(elsewhere.replace("{host: here,", "{host: there,"))
+    orch.until(lambda: "local at here" in orch("status", "--json").stdout)
+    seen = orch.json("show", run)["log_bytes"]
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > seen + 100)
+    stopped = orch.json("stop", run)
+    assert stopped["run"]["state"] == "stopped"
+    assert stopped["run"]["attempt"] == 1
+    assert stopped["ended"]
+
+
 @pytest.mark.lab
 @pytest.mark.xdist_group("lab-away")
 def test_stop_while_the_host_key_is_refused(
