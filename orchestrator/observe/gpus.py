@@ -47,5 +47,5 @@ def _sample(item: Mapping[str, Any]) -> GpuSample:
     """A sample; keys that this daemon does not know are kept in `extra`."""
     known = {key: value for key, value in item.items() if key in _KNOWN}
     unknown = {key: value for key, value in item.items() if key not in _KNOWN}
-    extra = {**known.pop("extra", {}), **unknown}
-    return GpuSample(**{**known, "processes": tuple(known.get("processes", ())), "extra": extra})
+    extra = {**(known.pop("extra", None) or {}), **unknown}
+    return GpuSample(**{**known, "processes": tuple(known.get("processes") or ()), "extra": extra})

@@ -199,3 +199,10 @@ def test_a_line_without_an_end_is_not_held_for_ever() -> None:
     assert lines.take(0, b"x" * 600_000, 1.0) == []
     (event,) = lines.take(600_000, b"x" * 600_000, 2.0)
     assert (event.offset, event.end) == (0, 1_200_000)
+
+
+def test_a_gpu_that_tells_null_is_one_that_tells_nothing() -> None:
+    """The shape of a frame allows it: it ended the watching of that target's GPUs."""
+    sample = {"index": 0, "processes": None, "extra": None}
+    (gpu,) = gpus_sampled({"kind": "gpus", "t": 1.0, "samples": [sample]}).samples
+    assert (gpu.processes, gpu.extra) == ((), {})
