@@ -19,7 +19,7 @@ from orchestrator.core.parse.kernel_log import KernelEvent
 from orchestrator.core.parse.nccl_ras import lags
 from orchestrator.core.watch.activity import Activity
 from orchestrator.core.watch.advice import HANG
-from orchestrator.core.watch.cards import Cards, told_by_driver
+from orchestrator.core.watch.cards import Cards
 from orchestrator.core.watch.kernel import Whose, kernel_events, own_cards, xid_finding
 from orchestrator.core.watch.vigil import Silence, Vigil
 from orchestrator.launch.session import attempt_dir
@@ -113,15 +113,21 @@ class Witness:
         since = record.started_at if record is not None else self._run.started_at or 0.0
         lines = await self._machine.kernel.read_now(since)
         found = kernel_events(lines, self._whose(), record)
-        return found if self._machine.kernel.problem is None else (*found, *await self._xids(since))
+        if self._machine.kernel.problem is None:
+            return found
+        await self._hear_driver()
+        return (*found, *self._cards.told_by_driver(since))
 
-    async def _xids(self, since: float) -> tuple[KernelEvent, ...]:
+    async def _hear_driver(self) -> None:
         """What the target's own driver told, for where the host's kernel log is not seen."""
+        gpus = self._gpus()
+        self._cards.hear(gpus.samples if gpus is not None else ())
         try:
             answer = await self._link.call("gpus", timeout_s=ASK_XIDS_WITHIN_S)
-        except TargetError:
-            return ()
-        return told_by_driver(gpus_sampled({**answer, "t": 0.0}).samples, self._cards.own, since)
+        except TargetError as error:
+            logger.info("witness.unheard", extra={"run": self._run.id, "why": str(error)})
+            return
+        self._cards.hear(gpus_sampled({**answer, "t": 0.0}).samples)
 
     def _whose(self) -> Whose:
         return Whose(

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from orchestrator.core.detect.fingerprint import fingerprint
 from orchestrator.core.findings import Finding, Role
@@ -24,29 +23,9 @@ FEWEST = 2
 BUSY_PERCENT = 95.0
 LATE_PERCENT = 70.0
 SLOW_PART = 0.8
+MOST_XIDS = 100
+"""Of those the newest: a program may meet the same one at each step, for days."""
 _POWER_CAP = 0x4
-
-
-def told_by_driver(
-    samples: Sequence[GpuSample], own: frozenset[int], since: float
-) -> tuple[KernelEvent, ...]:
-    """Xids of a run's GPUs from a time on, as the kernel's log would tell them.
-
-    Of all GPUs that are seen where it is not known which are the run's.
-    """
-    return tuple(
-        KernelEvent(
-            kind=KernelEventKind.XID,
-            text=f"Xid {number} ({xid_class(number)}) on GPU {one.index}: {xid_meaning(number)}",
-            at=one.extra["xid_at"],
-            xid=number,
-            pci=one.extra.get("pci"),
-        )
-        for one in samples
-        if (number := one.extra.get("xid")) is not None
-        and one.extra["xid_at"] >= since
-        and (not own or one.index in own)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +45,8 @@ class Cards:
         self._rounds: dict[int, deque[_Round]] = {}
         self._names: dict[int, str | None] = {}
         self._uncorrected: dict[int, int] = {}
-        self._xids: dict[int, tuple[Any, Any]] = {}
+        self._xids: dict[tuple[int, int, float], KernelEvent] = {}
+        self._xid_told_at: dict[int, float] = {}
         self._told: set[tuple[str, int]] = set()
 
     def take(
@@ -78,6 +58,7 @@ class Cards:
         is at its steps; else one rank may rightly be at work for all.
         """
         self._own |= own
+        self.hear(samples)
         found = [one for sample in samples for one in self._faults(sample)]
         if not stepping:
             self._rounds.clear()
@@ -90,6 +71,34 @@ class Cards:
     def own(self) -> frozenset[int]:
         """Indexes of the GPUs that the run was seen on."""
         return frozenset(self._own)
+
+    def hear(self, samples: Iterable[GpuSample]) -> None:
+        """Remember the Xids that the driver told of, for where the kernel's log is not seen."""
+        for one in samples:
+            number, at = one.extra.get("xid"), one.extra.get("xid_at")
+            if number is not None and at is not None:
+                kind, meaning = xid_class(number), xid_meaning(number)
+                self._xids[one.index, number, at] = KernelEvent(
+                    kind=KernelEventKind.XID,
+                    text=f"Xid {number} ({kind}) on GPU {one.index}: {meaning}",
+                    at=at,
+                    xid=number,
+                    pci=one.extra.get("pci"),
+                )
+        for key in tuple(self._xids)[:-MOST_XIDS]:
+            del self._xids[key]
+
+    def told_by_driver(self, since: float) -> tuple[KernelEvent, ...]:
+        """Xids of the run's GPUs from a time on, as the kernel's log would tell them.
+
+        Of all GPUs that are seen where it is not known which are the run's. One stays known that
+        the driver tells of no more: whoever asks it may have begun anew since.
+        """
+        return tuple(
+            event
+            for (index, _, at), event in self._xids.items()
+            if at >= since and (not self._own or index in self._own)
+        )
 
     def _faults(self, sample: GpuSample) -> list[Finding]:
         index, extra = sample.index, sample.extra
@@ -105,22 +114,22 @@ class Cards:
             if count > before:
                 text = f"GPU {index}: {count - before} more uncorrected ECC errors, {count} in all"
                 found.append(_fault("an uncorrected ECC error of the card's memory", text))
-        found += self._heard(sample)
+        found += self._heard(index)
         rows = extra.get("remapped_rows")
         if rows and rows[3] and self._is_new("remap", index):
             found.append(_fault(xid_meaning(64), f"GPU {index}: {xid_meaning(64)}"))
         return found
 
-    def _heard(self, sample: GpuSample) -> list[Finding]:
-        """An Xid that the driver told of by itself, where the kernel's log may not be seen."""
-        number, at = sample.extra.get("xid"), sample.extra.get("xid_at")
-        if number is None or self._xids.get(sample.index) == (number, at):
-            return []
-        self._xids[sample.index] = (number, at)
-        if xid_class(number) is XidClass.APPLICATION:
-            return []
-        text = f"Xid {number} ({xid_class(number)}) on GPU {sample.index}: {xid_meaning(number)}"
-        return [_fault(xid_title(number), text, noted=number in LOG_ONLY)]
+    def _heard(self, index: int) -> list[Finding]:
+        """What was not told yet of a GPU's Xids; a program's own fault it will tell itself."""
+        told_at = self._xid_told_at.get(index, 0.0)
+        new = [key for key in self._xids if key[0] == index and key[2] > told_at]
+        self._xid_told_at[index] = max([told_at, *(at for _, _, at in new)])
+        return [
+            _fault(xid_title(key[1]), self._xids[key].text, noted=key[1] in LOG_ONLY)
+            for key in new
+            if xid_class(key[1]) is not XidClass.APPLICATION
+        ]
 
     def _note(self, sample: GpuSample) -> None:
         if sample.index not in self._own or sample.utilization_percent is None:

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.core.events import KernelLine
 from orchestrator.core.model import GpuSample, Severity
-from orchestrator.core.watch.cards import ROUNDS, Cards
+from orchestrator.core.watch.cards import MOST_XIDS, ROUNDS, Cards
 from orchestrator.core.watch.kernel import Whose, own_cards, xid_finding
 
 ALL = frozenset(range(4))
@@ -143,3 +143,22 @@ def test_an_xid_that_the_driver_tells_is_told_once_and_by_its_class() -> None:
     assert said.fingerprint == found.fingerprint
     (noted,) = cards.take([sample(0, xid=63, xid_at=3.0)], ALL)
     assert noted.severity is Severity.WARNING
+
+
+def test_what_the_driver_told_is_not_forgotten_with_the_driver() -> None:
+    """A probe that begins anew, or a driver that does, tells of no Xid that was before it."""
+    cards = Cards()
+    cards.take([sample(0, xid=31, xid_at=5.0), sample(1, xid=43, xid_at=6.0)], frozenset({0}))
+    cards.take([sample(0), sample(1)], frozenset())
+    (told,) = cards.told_by_driver(since=5.0)
+    assert told.text.startswith("Xid 31 (application) on GPU 0")
+    assert cards.told_by_driver(since=5.5) == ()
+
+
+def test_of_a_storm_of_xids_the_newest_are_kept() -> None:
+    """A program that meets one at each step costs no memory."""
+    cards = Cards()
+    for at in range(3 * MOST_XIDS):
+        cards.take([sample(0, xid=31, xid_at=float(at))], ALL)
+    told = cards.told_by_driver(since=0.0)
+    assert [one.at for one in told] == [float(at) for at in range(2 * MOST_XIDS, 3 * MOST_XIDS)]
