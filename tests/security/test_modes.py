@@ -43,6 +43,8 @@ def test_nobody_else_can_write_what_orch_runs_or_believes(
         key = "XDG_RUNTIME_DIR" if name == "run" else f"XDG_{name.upper()}_HOME"
         orch.env[key] = str(folder / "below")
     (folders["run"] / "below").mkdir(parents=True, mode=0o700)
+    # Open to all from an earlier login, as nobody would notice.
+    (folders["run"] / "below" / "orch").mkdir(mode=0o777)
     orch("run", "--detach")
     orch("daemon", "install")
     ours = [folders["state"], folders["config"], folders["run"] / "below" / "orch"]
