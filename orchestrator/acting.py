@@ -6,7 +6,7 @@ tried again waits. It must not decide: what an action ends in is told, and decid
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,10 @@ class Stages:
     own_alert: bool
     """Whether the run's relay may alert by itself; it would tell a simulation as the truth."""
     evidence: Path
+    settle: Callable[[], Coroutine[Any, Any, None]]
+    """Finds out whether the run is where `link` leads; OrchError where it is not."""
+    there: Callable[[], Awaitable[None]]
+    """Until that is found out: nothing is asked of another machine, and nothing done there."""
 
 
 class Actor:
@@ -140,6 +144,8 @@ class Actor:
     async def _persist_in(self, action: Action) -> Input | None:
         """Do one action; while the target cannot be reached, again and again."""
         delay_s, store = RETRY_FIRST_S, self._stages.store
+        if action.kind is not ActionKind.RELAUNCH:  # which only waits for its time
+            await self._stages.there()
         while await store.actions.is_pending(action):
             try:
                 result = await self._do(action)

@@ -65,6 +65,7 @@ class Supervisor:
         """Until the run has ended and nothing is left to do; Unreachable where the link closes."""
         async with asyncio.TaskGroup() as tasks:
             hearing = tasks.create_task(self._until_deaf(), name=f"link {self.view.run.id}")
+            seeking = tasks.create_task(self._stages.settle(), name=f"seek {self.view.run.id}")
             self.actor.act(await self._stages.store.actions.pending(self.view.run.id), tasks)
             observer = self._observe_if_launched(tasks)
             while not self.view.run.state.ended:
@@ -84,6 +85,7 @@ class Supervisor:
             while not self.inbox.empty():
                 await self._decide(await self.inbox.get(), tasks)
             hearing.cancel()
+            seeking.cancel()
 
     async def _until_deaf(self) -> None:
         """Until the link is closed, as that of a target that was edited: watches end unsaid."""
@@ -127,6 +129,7 @@ class Supervisor:
 
     async def _read(self, reader: Reader, witness: Witness) -> None:
         run, stages = self.view.run, self._stages
+        await stages.there()
         try:
             follower = await follow(
                 stages.link,

@@ -139,6 +139,8 @@ class RunView(TypedDict):
     """Which of them it is; 0 is the one that the job's name means."""
     attempts: NotRequired[list[dict[str, Any]]]
     """GET /v1/runs/RUN alone: `number state started_at ended_at exit_code signal`, oldest first."""
+    place: NotRequired[dict[str, Any] | None]
+    """GET /v1/runs/RUN alone: its target and host where it is, in the inventory's words."""
     incident_state: NotRequired[str | None]
     """GET /v1/runs/RUN alone: `open`, `acknowledged` or `resolved`, of `incident`."""
 

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from orchestrator.api.client import quoted
 from orchestrator.cli.reach import connect, location_of, running_client
-from orchestrator.cli.targets import inventory_of, target_of
+from orchestrator.cli.targets import inventory_of, target_of, where
 from orchestrator.core.errors import ApiError, NoDaemon, NoSuchRun, OrchError, UsageError
 from orchestrator.core.model import ENDS, Target
 from orchestrator.core.runtimes import attach_argv
@@ -45,7 +45,7 @@ def _session(options: argparse.Namespace) -> tuple[Target, str]:
             f"{run['id']} is alive, and its tmux session {run['session']} is gone.",
             remedy=f"`orch logs -f {run['id']}` shows what it writes.",
         )
-    return target_of(options, run["target"]), run["session"]
+    return where(options, run), run["session"]
 
 
 def _session_there(target: Target, words: str) -> tuple[Target, str]:

@@ -14,7 +14,7 @@ from orchestrator.api.client import quoted
 from orchestrator.cli import output
 from orchestrator.cli.direct import way_to
 from orchestrator.cli.reach import connect
-from orchestrator.cli.targets import inventory_of, target_of
+from orchestrator.cli.targets import inventory_of, target_of, where
 from orchestrator.core.command import Command
 from orchestrator.core.errors import ApiError, NoSuchRun, OrchError, UsageError
 from orchestrator.core.model import Target
@@ -70,7 +70,7 @@ def _target(options: argparse.Namespace) -> Target:
             return target_of(options, options.run)
         except UsageError:
             raise error from None
-    return target_of(options, run["target"])
+    return where(options, run)
 
 
 async def _forward(target: Target, port: int, local: int) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -94,6 +93,8 @@ class DeployNews:
         """One line that is drawn over, on a terminal only."""
         if self._quiet or not sys.stdout.isatty() or not message["total_bytes"]:
             return
+        import shutil  # loads five modules of archives
+
         self._under_way[message["target"]] = message
         columns = shutil.get_terminal_size().columns
         text = progress_line(list(self._under_way.values()), columns - 1)

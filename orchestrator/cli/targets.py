@@ -5,8 +5,9 @@ Reads the inventory and ~/.ssh/config; asks no daemon.
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from orchestrator.cli.reach import location_of
 from orchestrator.core.adhoc import find_host, find_target
@@ -21,6 +22,13 @@ MOST_INCLUDES = 64
 def target_of(options: argparse.Namespace, text: str) -> Target:
     """The target that TARGET names; UsageError where there is none."""
     return find_target(text, inventory_of(options), ssh_aliases())
+
+
+def where(options: argparse.Namespace, run: Mapping[str, Any]) -> Target:
+    """The target at which a run is, which may not be where its target's name leads by now."""
+    if (place := run.get("place")) is not None:
+        return Target.from_json(place)
+    return target_of(options, run["target"])
 
 
 def host_of(options: argparse.Namespace, text: str) -> Host:

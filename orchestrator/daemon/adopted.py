@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.core.adhoc import find_target
 from orchestrator.core.contract import NO_RESTART_EXIT_CODE
 from orchestrator.core.model import Adoption, Inventory, Job, RestartPolicy, Run, Target
+from orchestrator.daemon.placed import where
 from orchestrator.store.store import Store
 
 _REMOVED = "echo 'orch: the job was taken out of the inventory before this attempt began'"
@@ -64,7 +65,7 @@ async def jobs_of(
 def _job(run: Run, inventory: Inventory, known: Mapping[str, Any]) -> Job | None:
     said = known.get(_key(run))
     if said is not None:
-        return job_for(said, inventory)
+        return job_for(said, inventory, where(run, inventory))
     job = _declared(run, inventory)
     again = known.get(rebuilt_key(run.id))
     if job is None or again is None:
@@ -75,11 +76,11 @@ def _job(run: Run, inventory: Inventory, known: Mapping[str, Any]) -> Job | None
 
 
 def _declared(run: Run, inventory: Inventory) -> Job | None:
-    job, target = inventory.jobs.get(run.job), inventory.targets.get(run.target)
+    job, target = inventory.jobs.get(run.job), where(run, inventory)
     if target is None:
         return None
     if job is not None:
-        # A run is on one of the job's targets, and stays there when the job goes elsewhere.
+        # A run stays where it was launched when the job, or its target, goes elsewhere.
         return replace(job, targets=(target,))
     return Job(
         name=run.job,

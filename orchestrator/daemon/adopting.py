@@ -54,6 +54,7 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
         session=seen["name"],
         directory=f"{job.workdir}/runs/{{id}}.{uid}",
         why=str(body.get("why") or f"adopted: {seen['command']}"),
+        whereabouts=target,
     )
     with parts.crew.beginning(uid):
         stored = await parts.store.runs.create(draft)

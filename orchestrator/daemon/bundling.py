@@ -87,7 +87,7 @@ async def _files(parts: Parts, run: Run) -> AsyncIterator[_File]:
 
 def _kernel(parts: Parts, run: Run) -> Iterator[str]:
     """What the host's kernel said while the run lived, without what it said of other containers."""
-    target = parts.inventory.targets.get(run.target)
+    target = parts.crew.where(run)
     if target is None:
         return
     machine = parts.fleet.machine(target)

@@ -20,15 +20,16 @@ from orchestrator.core.decide.restart import waits_by_another
 from orchestrator.core.detect.proving import read_rule
 from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import NotDriven, OrchError
-from orchestrator.core.model import Inventory, Job, LinkState, Run, RunState
+from orchestrator.core.model import Inventory, Job, LinkState, Run, RunState, Target
 from orchestrator.daemon.adopted import jobs_of
+from orchestrator.daemon.arriving import Arrival
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
-from orchestrator.daemon.placed import placed
+from orchestrator.daemon.placed import placed, stays, where
 from orchestrator.daemon.policies import policy_of
 from orchestrator.daemon.simulated import JOB, simulated_rules
 from orchestrator.daemon.stopping import Ending, Stopping
@@ -64,6 +65,8 @@ class Crew:
         self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[Ending | None]] = {}
+        self._refuted: dict[str, Target] = {}
+        """Where a run was looked for, at an address that was edited, and is not."""
         self.display = Display(
             store=store, board=board, fleet=fleet, drives=drives, members=self._members
         )
@@ -195,6 +198,11 @@ class Crew:
         """Whether this daemon drives the run's host, and so tells of its incidents."""
         return self._drives((await self._store.runs.get(run)).host)
 
+    def where(self, run: Run) -> Target | None:
+        """The target at which a run is; None where nobody knows."""
+        member = self._members.get(run.id)
+        return where(run, self._inventory()) if member is None else member.job.target
+
     def sees_all(self) -> bool:
         """Whether the target of every live run can be seen now."""
         live = [one for one in self._members.values() if not one.view.run.state.ended]
@@ -234,12 +242,14 @@ class Crew:
                     await member.supervise()
                     break
             except Exception:  # the supervisor loop is one of two places that may
-                level = logging.INFO if member.deaf else logging.ERROR
+                known = member.deaf or member.job.target == self._refuted.get(run.id)
+                level = logging.INFO if known else logging.ERROR
                 said = {"run": run.id, "job": run.job}
                 logger.log(level, "supervisor.failed", exc_info=True, extra=said)
             member, anew = await self._again(member), False
             self._members[run.id] = member
         self._members.pop(run.id, None)
+        self._refuted.pop(run.id, None)
         try:
             await self.display.show(run.id)
         except OrchError as error:
@@ -280,13 +290,18 @@ class Crew:
     def _placed(self, run: Run, job: Job) -> Job:
         """The job where the run is, reached as the inventory says now."""
         target = placed(job.target_named(run.target), run.target, self._inventory())
+        if run.whereabouts is not None and target == self._refuted.get(run.id):
+            target = stays(run.whereabouts, run.target)
         return replace(job, targets=(target,))
 
     def _stages(self, run: Run, job: Job) -> Stages:
         target = job.target_named(run.target)
+        link, refuted = self._fleet.link(target), {run.id: target}
+        refute = partial(self._refuted.update, refuted)
+        arrival = Arrival(self._store, link, self._clock, run, target, refute)
         return Stages(
             store=self._store,
-            link=self._fleet.link(target),
+            link=link,
             machine=self._fleet.machine(target),
             gpus=partial(self._fleet.gpus, target.name),
             clock=self._clock,
@@ -299,6 +314,8 @@ class Crew:
             turn=self._gate.turn,
             own_alert=job.name != JOB,
             evidence=self._evidence,
+            settle=arrival.settle,
+            there=arrival.there,
         )
 
     def _rules(self) -> tuple[Signature, ...]:

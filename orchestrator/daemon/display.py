@@ -92,7 +92,7 @@ class Display:
 
     def _link_changed(self, target: str) -> None:
         for run, member in self._members.items():
-            if member.view.run.target == target:
+            if member.job.target.name == target:
                 self.changed(run)
 
     async def show(self, run_id: str) -> None:
@@ -112,7 +112,8 @@ class Display:
         return self._view(run, detached=member.detached)
 
     def _view(self, run: Run, *, detached: bool) -> messages.RunView:
-        link, seen_at = self._fleet.named(run.target)
+        member = self._members.get(run.id)  # it may be where its target was before an edit
+        link, seen_at = self._fleet.named(run.target if member is None else member.job.target.name)
         if not self._drives(run.host) and (shown := self._board.view("targets", run.target)):
             link, seen_at = LinkState(shown["link"]), shown["seen_at"]
         log_bytes = self._store.logs.end(run.id, max(run.attempt, 1))

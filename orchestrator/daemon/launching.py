@@ -18,6 +18,7 @@ from orchestrator.daemon.caching import cold_caches, cold_start_s, note_cold, sh
 from orchestrator.daemon.coming_back import ACTS_AFTER_S
 from orchestrator.daemon.environment import wanted_names
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.placed import where
 from orchestrator.daemon.timeline import note_command
 from orchestrator.deploy.ahead import Ahead
 from orchestrator.launch.preflight import in_backoff, preflight, require
@@ -193,9 +194,9 @@ async def stop(parts: Parts, words: str, grace_s: float | None) -> AsyncGenerato
 
 
 def _targets(parts: Parts, runs: Iterable[Run]) -> list[Target]:
-    """Of those that the inventory knows; a node's host may have gone to another daemon since."""
-    known = parts.inventory.targets
-    return [known[run.target] for run in runs if run.target in known]
+    """Where they are, as far as that is known; a node's host may have gone to another daemon."""
+    found = (where(run, parts.inventory) for run in runs)
+    return [target for target in found if target is not None]
 
 
 async def _stopped(parts: Parts, run: Run, grace_s: float, *, waits: bool = True) -> Message:
@@ -294,4 +295,5 @@ def _draft(parts: Parts, job: Job, release: Release | None, request: RunRequest)
         why=request.why,
         args=request.args,
         env=dict(request.env),
+        whereabouts=job.target,
     )

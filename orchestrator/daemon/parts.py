@@ -106,6 +106,8 @@ class Parts:
         """Build everything; at the end take it down again, leaving the runs alone."""
         async with AsyncExitStack() as stack:
             environment = Environment(os.environ, _env_file(), clock.monotonic)
+            cover = Cover(environment, file.current, STORE_URL)
+            logs.cover_with(cover.text)
             await environment.learn((STORE_URL, *wanted_names(file.current())))
             store = await Store.open(location.state_folder, clock, environment.lookup(STORE_URL))
             stack.push_async_callback(store.close)
@@ -122,8 +124,6 @@ class Parts:
             stack.push_async_callback(looks.close)
             rack = Rack(clock)
             sinks = rack.sinks(file.current().alerts.sinks)
-            cover = Cover(environment, file.current, STORE_URL)
-            logs.cover_with(cover.text)
             outbox = Outbox(store.deliveries, sinks, clock, environment.lookup, cover.text)
             _keep(stack, lasting("outbox", outbox.run, clock), "outbox")
             crew = Crew(

@@ -49,9 +49,11 @@ async def run(parts: Parts, words: str) -> Message:
     known = await parts.store.view(found.id)
     view = await parts.crew.display.view(found.id, known.run)
     states = {one.id: one.state.value for one in known.incidents}
+    place = parts.crew.where(known.run)
     return {
         **view,
         "attempts": attempts_told(known.run, known.attempts),
+        "place": place.to_json() if place is not None else None,
         "incident_state": states.get(view["incident"] or ""),
     }
 
@@ -95,7 +97,8 @@ async def _incident_view(parts: Parts, found: Incident) -> messages.IncidentView
 async def gpus(parts: Parts, words: str) -> Message:
     """GET /v1/runs/RUN/gpus: the history of its target's GPUs since the run began."""
     run = await parts.store.runs.find(words)
-    history = parts.fleet.gpu_history(run.target)
+    place = parts.crew.where(run)
+    history = parts.fleet.gpu_history(place.name if place is not None else run.target)
     since, until = run.started_at or run.created_at, run.ended_at or float("inf")
     return {
         "samples": [

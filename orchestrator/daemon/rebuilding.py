@@ -222,6 +222,7 @@ def _run_of(
         forced=bool(asked.get("forced")),
         created_at=started_at,
         started_at=started_at,
+        whereabouts=target,
     )
     attempts = tuple(_attempt(directory, one, newest=one is last) for one in known["attempts"])
     return run, attempts

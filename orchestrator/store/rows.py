@@ -18,6 +18,7 @@ from orchestrator.core.model import (
     Run,
     RunState,
     Severity,
+    Target,
 )
 
 
@@ -28,6 +29,8 @@ def row_of(noun: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """JSON's own containers in place of frozen ones."""
+    if isinstance(value, Target):
+        return value.to_json()
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -40,6 +43,8 @@ def run_of(row: RowMapping) -> Run:
     values = _without(row, "seq")
     values["state"] = RunState(values["state"])
     values["args"] = tuple(values["args"])
+    if values["whereabouts"] is not None:
+        values["whereabouts"] = Target.from_json(values["whereabouts"])
     return Run(**values)
 
 

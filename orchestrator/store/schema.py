@@ -23,7 +23,7 @@ from orchestrator.store.checking import (
 from orchestrator.store.dialects import keep_text_storable
 from orchestrator.store.tables import metadata
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest revision; Alembic is only loaded where a database has an older one."""
 
 DATABASE_FILE = "orch.db"

@@ -66,6 +66,7 @@ runs = Table(
     Column("args", json_type(), nullable=False),
     Column("env", json_type(), nullable=False),
     Column("host", String, nullable=False, server_default=""),
+    Column("whereabouts", json_type(none_as_null=True)),
     UniqueConstraint("job", "number"),
     Index(None, "state"),
     sqlite_autoincrement=True,

@@ -1,7 +1,7 @@
 """What an inventory declares: hosts, targets, jobs, and where alerts go."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +51,20 @@ class Target:
     def python_folder(self) -> str | None:
         """Folder of `python`, which comes first in PATH; None where that is a plain name."""
         return (self.python or "").rpartition("/")[0] or None
+
+    def to_json(self) -> dict[str, Any]:
+        """The target with its host, without any secret: files of keys are named by their paths."""
+        host = {one.name: getattr(self.host, one.name) for one in fields(self.host)}
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**own, "host": host, "labels": dict(self.labels)}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> "Target":
+        """What `to_json` gave, also that of another version; ValueError where it is none."""
+        try:
+            return cls(**{**_known_of(cls, said), "host": Host(**_known_of(Host, said["host"]))})
+        except (AttributeError, KeyError, TypeError) as exc:
+            raise ValueError(f"no target: {exc}") from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,3 +224,8 @@ class Inventory:
     alerts: AlertsSpec = field(default_factory=AlertsSpec)
     rules: tuple[Mapping[str, Any], ...] = ()
     """User rules as written; core.detect.signatures.parse_rule reads them."""
+
+
+def _known_of(noun: type[Host] | type[Target], said: Mapping[str, Any]) -> dict[str, Any]:
+    known = {one.name for one in fields(noun)}
+    return {key: value for key, value in said.items() if key in known}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from orchestrator.core.model.declared import empty
+from orchestrator.core.model.declared import Target, empty
 
 
 class RunState(StrEnum):
@@ -151,6 +151,8 @@ class Run:
     """Whose lease allows to drive it, where several daemons share a fleet."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=empty)
+    whereabouts: Target | None = None
+    """Its target as it was where the run is; None of a run that an older orch stored."""
 
 
 def number_of(run: str) -> int:
