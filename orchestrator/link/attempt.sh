@@ -9,9 +9,10 @@ trap : HUP INT QUIT TERM
 spec=$(cat "$dir/spec") || exit 1
 rm -f "$dir/spec"
 boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+start=$(sed 's/.*) //' "/proc/$$/stat" 2>/dev/null | cut -d' ' -f20)
 started=$(date +%s)
-printf '{%s,"relay_pid":0,"relay_start":0,"pid":%s,"start":0,"boot_id":"%s","started_at":%s}\n' \
-  "$2" "$$" "$boot" "$started" >"$dir/attempt.new" && mv "$dir/attempt.new" "$dir/attempt.json"
+printf '{%s,"relay_pid":0,"relay_start":0,"pid":%s,"start":%s,"boot_id":"%s","started_at":%s}\n' \
+  "$2" "$$" "${start:-0}" "$boot" "$started" >"$dir/attempt.new" && mv "$dir/attempt.new" "$dir/attempt.json"
 
 (eval "$spec")
 raw=$?
