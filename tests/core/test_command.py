@@ -66,6 +66,22 @@ def test_every_word_arrives_as_it_was(shell: str, words: list[str | bytes]) -> N
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_every_byte_arrives_within_a_word_that_is_plain_else(shell: str) -> None:
+    """At its begin, in it and at its end: no byte is left to the shell for the company it keeps."""
+    every = [bytes([number]) for number in range(1, 256)]
+    words: list[str | bytes] = [
+        word for one in every for word in (one + b"ab", b"a" + one + b"b", b"ab" + one)
+    ]
+    assert through(shell, shell_line(printing(words))).stdout == expected(words)
+
+
+@pytest.mark.parametrize("byte", [b"\\", b"!"])
+def test_what_fish_and_csh_read_within_quotes_is_left_out_of_them(byte: bytes) -> None:
+    """Neither shell need be here: a backslash stands before it, and the quotes end before that."""
+    assert quote(b"a" + byte + b" b") == b"'a'\\" + byte + b"' b'"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=30, deadline=None)
 @given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_environment_arrives_as_it_was(shell: str, text: str) -> None:
@@ -82,6 +98,17 @@ def test_folder_of_any_name(shell: str, tmp_path: Path) -> None:
     command = Command(argv=("pwd", "-P"), cwd=str(folder))
     assert through(shell, shell_line(command)).stdout == os.fsencode(folder.resolve()) + b"\n"
     assert through(shell, shell_line(Command(argv=("pwd",), cwd="/none"))).returncode != 0
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_folder_whose_name_looks_like_an_option_is_a_folder(shell: str, tmp_path: Path) -> None:
+    """`-` leads to it, and not back to where the shell was before."""
+    for name in ("-", "-P"):
+        (tmp_path / name).mkdir()
+        line = b"cd / && cd " + quote(str(tmp_path)) + b" && "
+        command = Command(argv=("pwd", "-P"), cwd=name)
+        done = through(shell, line + shell_line(command))
+        assert done.stdout == os.fsencode(tmp_path.resolve() / name) + b"\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
