@@ -1,0 +1,84 @@
+"""Whether a run is where its target leads, before anything is done there or said of it.
+
+Owns the one question to a target whose address was edited, and what its answer means. Must not:
+decide anything of a run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from orchestrator.clock import Clock
+from orchestrator.core.errors import OrchError, TargetError
+from orchestrator.core.model import Run, Target
+from orchestrator.daemon.placed import is_elsewhere
+from orchestrator.link.link import Link
+from orchestrator.store.store import Store
+
+ASK_WITHIN_S = 30.0
+AGAIN_FIRST_S = 1.0
+AGAIN_MOST_S = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class Arrival:
+    """Of one supervisor: whether its link leads to its run."""
+
+    def __init__(
+        self,
+        store: Store,
+        link: Link,
+        clock: Clock,
+        run: Run,
+        target: Target,
+        refuted: Callable[[], None],
+    ) -> None:
+        """`refuted` is called where the run is not there."""
+        self._store, self._link, self._clock, self._run = store, link, clock, run
+        self._refuted = refuted
+        self._now = replace(target, name=run.target)
+        self._there = asyncio.Event()
+        if not is_elsewhere(run.whereabouts, target):
+            self._there.set()
+
+    async def there(self) -> None:
+        """Until it is known that the run is there; for ever where it is not."""
+        await self._there.wait()
+
+    async def settle(self) -> None:
+        """Find it out, and keep where the run is; TargetError where it is not there."""
+        if not self._there.is_set() and not await self._is_there():
+            if self._run.whereabouts is not None:
+                at = self._link.target.name
+                self._refuted()
+                raise TargetError(f"{self._run.id} is not at {at}.", target=at)
+        elif self._run.whereabouts != self._now:
+            await self._keep()
+        self._there.set()
+
+    async def _keep(self) -> None:
+        try:
+            await self._store.runs.update(self._run.id, whereabouts=self._now)
+        except OrchError as error:
+            logger.warning("run.place_not_kept", extra={"run": self._run.id, "why": str(error)})
+
+    async def _is_there(self) -> bool:
+        folder = PurePosixPath(self._run.directory)
+        delay_s = AGAIN_FIRST_S
+        while True:
+            try:
+                answer = await self._link.call(
+                    "runs_known",
+                    timeout_s=ASK_WITHIN_S,
+                    workdir=str(folder.parent.parent),
+                    names=[folder.name],
+                )
+            except OrchError as error:
+                logger.info("run.sought", extra={"run": self._run.id, "why": str(error)})
+                await self._clock.sleep(self._clock.jitter(delay_s))
+                delay_s = min(2 * delay_s, AGAIN_MOST_S)
+            else:
+                return bool(answer["runs"])
