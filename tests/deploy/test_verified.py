@@ -11,6 +11,7 @@ import pytest
 from orchestrator.core.errors import DeployError
 from orchestrator.core.model import Job
 from orchestrator.probe import manifest as wire
+from orchestrator.probe.errors import OpError
 from orchestrator.probe.workdir import Workdir
 
 from .caller import NearCaller
@@ -67,6 +68,13 @@ def test_a_path_that_leaves_the_release_is_no_manifest(path: str) -> None:
     line = wire.line_of(wire.Entry(path, wire.FILE, 0o644, 1, wire.EMPTY_SHA256))
     with pytest.raises(wire.ManifestError, match="leaves the release"):
         wire.entries_of([line])
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", ".incoming-a", ".lock"])
+def test_a_name_that_leaves_the_releases_is_no_release(workdir: Path, name: str) -> None:
+    """Nothing is read, switched to or removed by it, nor what is only gathered or ours."""
+    with pytest.raises(OpError, match="no name of a release"):
+        Workdir(str(workdir)).release(name)
 
 
 LOOKS = """
