@@ -102,6 +102,13 @@ def test_death_after_every_decision_in_turn(stage: Stage) -> None:
     stage.check()
 
 
+@pytest.mark.parametrize("once_more", ["launch:before:3", "evidence:before:2", "turn:before:2"])
+def test_nothing_is_done_more_often_than_it_was_decided(once_more: str, stage: Stage) -> None:
+    """Two launches, one look for evidence, one turn: a daemon that dies of one more lives on."""
+    assert not stage.live(Fault.of(once_more))
+    stage.check()
+
+
 @pytest.mark.parametrize("when", STOPPED)
 def test_death_over_a_stop(when: str, stage: Stage, receiver: Receiver) -> None:
     """However often a daemon dies of it, a run that a person stops is stopped, once."""
