@@ -105,6 +105,18 @@ def test_daemon_starts_once_and_stops(no_daemon_left: Path, orch: Orch) -> None:
     assert orch("daemon", "status").code == 1
 
 
+def test_a_second_daemon_of_an_inventory_is_refused(no_daemon_left: Path, orch: Orch) -> None:
+    """Whoever starts it: the lock is the first one's for its life, and two would do all twice."""
+    first = json.loads(orch("daemon", "start", "--json").out)
+    second = spawn("daemon", "run")
+    try:
+        _, err = second.communicate(timeout=DEADLINE_S)
+    finally:
+        second.kill()
+    assert (second.returncode, b"is running already" in err) == (1, True)
+    assert json.loads(orch("daemon", "status", "--json").out)["pid"] == first["pid"]
+
+
 def test_the_daemon_of_an_inventory_that_is_gone_is_seen_and_stopped(
     no_daemon_left: Path, orch: Orch
 ) -> None:
