@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from orchestrator.probe import procfs
 from orchestrator.probe.names import OWN_ALERT_FILE
 from tests.lab.receiver import Receiver
 from tests.probe.driver import Driver, Run, eventually
@@ -33,3 +34,23 @@ def test_it_keeps_no_address_and_passes_on_no_escape(
     content = b"".join(one.read_bytes() for one in a_run.attempt().iterdir() if one.is_file())
     for hidden in ("s3cret-path", receiver.secret.removeprefix("whsec_")):
         assert hidden.encode() not in content
+
+
+def test_an_end_that_was_noted_is_told_by_nobody(
+    probe: Driver, a_run: Run, receiver: Receiver
+) -> None:
+    """The one that waits leaves without a word, and nothing is sent once it has left."""
+    own = armed(receiver.url, receiver.secret, within_s=60.0)
+    probe.call("launch", **a_run.spec("sh", "-c", "exit 1", own_alert=own))
+    eventually((a_run.attempt() / "exit.json").exists, "an end")
+    assert of_relay(a_run)
+    probe.call("acknowledge", attempt_dir=str(a_run.attempt()))
+    eventually(lambda: not of_relay(a_run), "the waiter to leave")
+    assert receiver.received == []
+
+
+def of_relay(run: Run) -> list[int]:
+    """The relay and who was forked off it."""
+    words = ["-I", "-S", "attempt", str(run.attempt())]
+    found = [(one.pid, procfs.arguments(one.pid)) for one in procfs.every()]
+    return [pid for pid, argv in found if [*argv[1:3], *argv[4:]] == words]
