@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.probe.files import read_record, reserve, write_record, write_reserved
+from orchestrator.probe.files import (
+    identity_in,
+    read_record,
+    reserve,
+    write_record,
+    write_reserved,
+)
 from orchestrator.probe.follow import Follower
-from orchestrator.probe.frames import unpack
+from orchestrator.probe.frames import MAX_FRAME_BYTES, unpack
 from orchestrator.probe.logfile import LogFile
-from orchestrator.probe.opening import Misplaced, open_fifo, open_file
+from orchestrator.probe.opening import MOST_BYTES, Misplaced, open_fifo, open_file, read_file
 from orchestrator.probe.spec import read_spec
 
 PLANTED = ("link", "dangling", "fifo", "folder", "second name")
@@ -164,3 +170,46 @@ def test_a_launch_goes_into_no_file(attempt: Path, victim: Path) -> None:
     (attempt / "poke").write_bytes(b"")
     with pytest.raises(Misplaced):
         open_fifo(str(attempt / "poke"), os.O_RDWR)
+
+
+def test_what_a_relay_makes_is_its_users_alone(attempt: Path) -> None:
+    """Output and records may hold what nobody else is to read, whatever the umask leaves open."""
+    before = os.umask(0)
+    try:
+        LogFile(str(attempt)).append(b"output")
+        write_record(str(attempt / "exit.json"), {"code": 0})
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in attempt.iterdir()}
+    assert modes == dict.fromkeys(("output.log", "gaps.jsonl", "exit.json"), "0o600")
+
+
+def test_a_file_is_read_as_far_as_it_is_no_flood(attempt: Path) -> None:
+    """A program decides how large its files are, and a hole costs it nothing."""
+    with (attempt / "gaps.jsonl").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    assert len(read_file(str(attempt / "gaps.jsonl"))) == MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"x": "' + "x" * MAX_FRAME_BYTES + '"}', "[" * 100_000 + "]" * 100_000, "[]", "{", "\xff"],
+    ids=["too large", "too deep", "a list", "torn", "no UTF-8"],
+)
+def test_what_is_no_record_is_none(attempt: Path, content: str) -> None:
+    """A program may write its own in the record's place, and the reader goes on."""
+    (attempt / "exit.json").write_bytes(content.encode("latin-1"))
+    assert read_record(str(attempt / "exit.json")) is None
+
+
+@pytest.mark.parametrize("number", [None, "7", True, 7.0, 0, -1, 1 << 31])
+def test_what_names_no_process_names_none(number: object) -> None:
+    """A program may write its record: what is no PID is never signalled, and 0 or -1 are many."""
+    assert identity_in({"pid": number, "start": 5}, "pid", "start") is None
+
+
+@pytest.mark.parametrize("began", [None, "5", True, 5.0, -1, 1 << 62])
+def test_what_is_no_start_names_no_process(began: object) -> None:
+    """Without the time at which it began a PID names nobody."""
+    assert identity_in({"pid": 7, "start": began}, "pid", "start") is None
+    assert identity_in({"pid": 7, "start": 5}, "pid", "start") == (7, 5)

@@ -1,5 +1,6 @@
 """Who may reach the API's port or socket and has no right to it: floods, slow ones, impostors."""
 
+import asyncio
 import http.client
 import os
 import socket
@@ -12,15 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from orchestrator.api.client import Client
 from orchestrator.api.listening import checked_door
 from orchestrator.api.location import Location, locate
-from orchestrator.api.porch import MOST_CONNECTIONS
+from orchestrator.api.porch import MOST_CONNECTIONS, Porch
 from orchestrator.core.errors import DaemonError
 from tests.cli.canned import CannedDaemon
 from tests.conftest import XdgFolders
 from tests.lab.certificate import self_signed
+from tests.link.fakes import until
 
 TOKEN = "t0ken-of-a-test-which-is-long"
 
@@ -81,11 +84,12 @@ def test_a_flood_of_slow_connections_costs_a_bounded_number_and_passes(
     port, tls = door
     with ExitStack() as stack:
         clients = []
-        for _ in range(MOST_CONNECTIONS + 60):
+        for number in range(MOST_CONNECTIONS + 60):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
-            client.sendall(b"GET /v1/daemon HTTP/1.1\r\nX-Slow: ")
+            # Every other one says nothing at all, as one that never begins its handshake.
+            client.sendall(b"GET /v1/daemon HTTP/1.1\r\nX-Slow: " if number % 2 else b"")
             clients.append(client)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while sum(map(is_closed, clients)) < 50:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -95,6 +99,36 @@ def test_a_flood_of_slow_connections_costs_a_bounded_number_and_passes(
         while not all(map(is_closed, clients)):
             assert time.monotonic() < deadline
             time.sleep(0.2)
+
+
+async def test_beyond_a_number_nobody_is_let_in() -> None:
+    """However long each may stay: a bounded number of connections is held, the rest hung up on."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response()
+
+    server = web.Server(answer, keepalive_timeout=600)
+    porch = Porch(server, checked_door("127.0.0.1:0", None, None, TOKEN))
+    port = await porch.open()
+    readers, writers = [], []
+    try:
+        for _ in range(MOST_CONNECTIONS + 60):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            readers.append(reader)
+            writers.append(writer)
+        # Each has been held or hung up on by then, and nobody's time is over.
+        await until(lambda: len(server.connections) + num_ended(readers) == len(readers))
+        assert MOST_CONNECTIONS * 0.9 < len(server.connections) <= MOST_CONNECTIONS
+    finally:
+        for writer in writers:
+            writer.close()
+        await porch.close()
+        await server.shutdown(1.0)
+
+
+def num_ended(readers: list[asyncio.StreamReader]) -> int:
+    """How many were hung up on."""
+    return sum(reader.at_eof() for reader in readers)
 
 
 def test_nobody_says_by_tcp_who_asks(door: tuple[int, ssl.SSLContext | None]) -> None:

@@ -219,27 +219,42 @@ async def socket_of(near: Near) -> Path:
     return found
 
 
+def path_asked_as(user: int) -> "subprocess.CompletedProcess[str]":
+    """What the far end does first, as another user and with an umask that takes nothing away."""
+    words = f"import os; from orchestrator.probe import trunk; os.umask(0); os.setuid({user}); "
+    return subprocess.run(
+        [sys.executable, "-c", f"{words}trunk._path('x')"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
-@pytest.mark.parametrize(("owner", "mode"), [(0, 0o755), (65533, 0o777)])
-def test_a_folder_that_is_not_this_user_s_own_is_not_used(owner: int, mode: int) -> None:
+@pytest.mark.parametrize(("user", "owner", "mode"), [(65533, 0, 0o755), (65532, 65532, 0o777)])
+def test_a_folder_that_is_not_this_user_s_own_is_not_used(user: int, owner: int, mode: int) -> None:
     """Who owns it, or may write to it, could put a socket of their own in the holder's place."""
-    user = 65533
     folder = Path(f"/tmp/orch-{user}")
     folder.mkdir()
     try:
         os.chown(folder, owner, owner)
         folder.chmod(mode)
-        words = f"import os; from orchestrator.probe import trunk; os.setuid({user}); "
-        done = subprocess.run(
-            [sys.executable, "-c", f"{words}trunk._path('x')"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        done = path_asked_as(user)
     finally:
         folder.rmdir()
     assert f"{folder} is not this user's own folder" in done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+def test_a_new_folder_of_a_holder_shows_nobody_its_sockets() -> None:
+    """The names in it are what nobody guesses, so nobody else may list them."""
+    folder = Path("/tmp/orch-65531")
+    done = path_asked_as(65531)
+    try:
+        assert oct(folder.stat().st_mode & 0o777) == "0o700", done.stderr
+    finally:
+        folder.rmdir()
 
 
 async def test_a_host_that_cannot_be_reached(near: Near) -> None:
