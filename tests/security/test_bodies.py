@@ -40,6 +40,11 @@ WRONG: tuple[Any, ...] = (
     None,
     "",
 )
+NO_OBJECTS = {
+    **dict.fromkeys((b"[" * 100_000, b"{", b"\xff"), b"the body is not JSON"),
+    **dict.fromkeys((b"[]", b"7", b'"run"', b"null"), b"the body is not a JSON object"),
+}
+"""A body of no use, and what is said of it."""
 
 
 class _Unix(http.client.HTTPConnection):
@@ -75,6 +80,9 @@ def test_wrong_types_are_refused_in_words(make_orch: MakeOrch, short_folder: Pat
                 whole = {"job": "nobody", "jobs": ["nobody"], **body}
                 said = ask(place["socket"], route, json.dumps(whole).encode())
                 assert b"the daemon failed" not in said, (route, body, said)
+        for raw, why in NO_OBJECTS.items():
+            said = ask(place["socket"], route, raw)
+            assert why in said, (route, raw[:20], said)
     assert orch.json("daemon", "status")["pid"] == place["pid"]
     assert orch.json("ps", "-a")["runs"] == []
     assert "failed" not in orch.log()
