@@ -66,6 +66,11 @@ async def _cut(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def _done(request: web.Request) -> web.Response:
+    """A daemon does whatever it is asked."""
+    return web.Response(text=f"done: {request.path}")
+
+
 @pytest.fixture
 async def server(short_folder: Path) -> AsyncIterator[Path]:
     """The socket of the driver's daemon."""
@@ -73,6 +78,7 @@ async def server(short_folder: Path) -> AsyncIterator[Path]:
     app.router.add_get("/v1/runs/dflash-1/log", _log)
     app.router.add_get("/v1/runs/dflash-1/follow", _follow)
     app.router.add_get("/v1/runs/dflash-2/log", _cut)
+    app.router.add_get("/{path:.*}", _done)
     runner = web.AppRunner(app)
     await runner.setup()
     path = short_folder / "daemon.sock"
@@ -149,6 +155,23 @@ async def test_a_request_that_cannot_be_sent_ends_no_other(pair: Pair) -> None:
     _, passing = pair
     with pytest.raises(DaemonError, match="did not end its answer"):
         await whole(passing, LOG._replace(by="eve\n"))
+    assert await whole(passing, LOG)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/daemon/stop",
+        "/v1/runs/dflash-1/run",
+        "/v1/runs/dflash-1/log/../../../daemon/stop",
+        "/v1/runs/dflash-1/log/x",
+    ],
+)
+async def test_what_daemons_do_not_ask_of_each_other_is_not_done(pair: Pair, path: str) -> None:
+    """Whoever writes to the database can ask for it: a person's commands, or a path that winds."""
+    _, passing = pair
+    with pytest.raises(DaemonError, match="did not end its answer"):
+        await whole(passing, LOG._replace(path=path))
     assert await whole(passing, LOG)
 
 
