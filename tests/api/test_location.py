@@ -11,11 +11,13 @@ from orchestrator.api.location import (
     all_notes,
     daemon_socket,
     find_inventory,
+    living,
     locate,
     read_note,
     write_note,
 )
 from orchestrator.core.errors import UsageError
+from orchestrator.probe.procfs import start_time
 
 
 @pytest.fixture
@@ -118,3 +120,16 @@ def test_broken_note_is_no_note(project: Path) -> None:
     for content in ("{", "[]", ""):
         location.note.write_text(content)
         assert daemon_socket(location) == location.socket
+
+
+@pytest.mark.parametrize(("later", "lives"), [(0, True), (1, False), (0.0, False)])
+def test_a_note_names_the_very_process_that_left_it(
+    project: Path, later: float, lives: bool
+) -> None:
+    """Whoever has the daemon's PID by now is no daemon, and is not ended as one."""
+    location = locate(project / "inventory.yaml", {"HOME": str(project)})
+    location.state_folder.mkdir(parents=True)
+    start = start_time(os.getpid())
+    assert start is not None
+    location.note.write_text(json.dumps({"pid": os.getpid(), "start": start + later}))
+    assert living(location) == ((os.getpid(), start) if lives else None)

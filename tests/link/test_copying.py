@@ -69,6 +69,37 @@ async def test_a_file_that_is_changed_is_refused_and_not_mixed(
     assert not (tmp_path / "to").exists()
 
 
+class Garbling(Here):
+    """An end that writes something else than what comes."""
+
+    def __init__(self, garbled: Callable[[bytes], bytes]) -> None:
+        self._garbled = garbled
+
+    async def call(
+        self, op: str, *, timeout_s: float, raw: bytes | None = None, **args: Any
+    ) -> Any:
+        """Do the op, with other bytes."""
+        return await super().call(
+            op, timeout_s=timeout_s, raw=self._garbled(raw) if raw else raw, **args
+        )
+
+
+@pytest.mark.parametrize(
+    "garbled",
+    [lambda raw: bytes([raw[0] ^ 1]) + raw[1:], lambda raw: raw + b"x", lambda raw: raw[:-1]],
+    ids=["another byte", "a byte more", "a byte less"],
+)
+async def test_a_file_that_came_as_another_gets_no_name(
+    source: Path, tmp_path: Path, garbled: Callable[[bytes], bytes]
+) -> None:
+    """A file is hashed where it came to lie; one that differs is removed, and not gone on with."""
+    to = tmp_path / "there" / "to"
+    to.parent.mkdir()
+    with pytest.raises(OrchError, match="what came is not what was sent, and was removed"):
+        await copy(Here(), str(source), Garbling(garbled), str(to), Copied())
+    assert not [*to.parent.iterdir()]
+
+
 async def test_a_file_that_shrinks_is_refused(source: Path, tmp_path: Path) -> None:
     """What is missing is said, and the part is gone on with by the next copy."""
     shrink = Disturbed(5, lambda: os.truncate(source, PIECE_BYTES))

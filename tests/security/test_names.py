@@ -1,5 +1,6 @@
 """Names that a hostile target tells lead nowhere outside the folder that was asked for."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from orchestrator.core.errors import OrchError, UsageError
 from orchestrator.link.arriving import require_inside
 from orchestrator.link.copying import copy
 from orchestrator.link.ends import Copied, Here
+from orchestrator.probe import copying
+from orchestrator.probe.ops import Op
 
 KEYS: Mapping[str, Any] = {"name": "d/authorized_keys", "kind": "file", "mode": 0o600, "size": 1}
 
@@ -63,6 +66,19 @@ async def test_a_link_of_an_earlier_copy_leads_nowhere(tmp_path: Path, planted: 
     except OrchError:
         assert planted != "d"
     assert (outside / "kept").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("op", [copying.copy_write, copying.copy_commit])
+def test_a_link_that_takes_a_parts_place_meanwhile_is_not_written_through(
+    tmp_path: Path, op: Op
+) -> None:
+    """Between the look and the write anybody who may write there can put one."""
+    (tmp_path / "kept").write_text("as it was")
+    (tmp_path / ".file.orch-part").symlink_to(tmp_path / "kept")
+    nothing = {"size": 0, "sha256": hashlib.sha256().hexdigest(), "mode": 0o600}
+    with pytest.raises(OSError, match="symbolic link"):
+        op({"path": str(tmp_path / "file"), "offset": 0, "data": b"x", **nothing}, lambda _: None)
+    assert (tmp_path / "kept").read_text() == "as it was"
 
 
 class FromTarget:
