@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.core.errors import OrchError, UsageError
-from orchestrator.link.arriving import require_inside
+from orchestrator.link.arriving import name_of, require_inside
 from orchestrator.link.copying import copy
 from orchestrator.link.ends import Copied, Here
 from orchestrator.probe import copying
@@ -46,6 +46,22 @@ def test_nothing_is_written_through_a_link() -> None:
     for entries in ([link, KEYS], [KEYS, link]):
         with pytest.raises(OrchError, match="leads out of that folder"):
             require_inside("/srv/run", entries)
+
+
+@pytest.mark.parametrize("kinds", [("folder", "link"), ("link", "folder")])
+def test_what_is_told_as_a_link_too_is_no_folder(kinds: tuple[str, str]) -> None:
+    """A name that comes twice leads nowhere by being a folder once."""
+    twice = [{"name": "d", "kind": kind, "to": "/root/.ssh"} for kind in kinds]
+    with pytest.raises(OrchError, match="leads out of that folder"):
+        require_inside("/srv/run", [*twice, KEYS])
+
+
+def test_no_place_has_a_second_name() -> None:
+    """Beside a folder no other spelling of it passes: what is written to it is told once."""
+    with pytest.raises(OrchError, match="leads out of that folder"):
+        require_inside(
+            "/srv/run", [{"name": "d", "kind": "folder"}, {"name": "d/", "kind": "file"}]
+        )
 
 
 @pytest.mark.parametrize("planted", ["d", ".file.orch-part"])
@@ -157,6 +173,14 @@ async def test_a_name_that_only_the_target_tells_is_none_of_a_home_folder(
     with pytest.raises(OrchError, match="nothing was copied"):
         await copy(FromTarget(Renaming(told)), asked, Here(), str(tmp_path / "to"), Copied())
     assert not [*(tmp_path / "to").iterdir()]
+
+
+@pytest.mark.parametrize("found", ["/", "/srv/..", "/srv/."])
+def test_no_name_climbs_whoever_tells_it(found: str) -> None:
+    """This machine may call a folder `.ssh`, but nothing is called `..` or by no name at all."""
+    assert name_of("~", "/root/.ssh", trusted=True) == ".ssh"
+    with pytest.raises(OrchError, match="nothing was copied"):
+        name_of("~", found, trusted=True)
 
 
 def test_the_folder_itself_is_a_folder() -> None:
