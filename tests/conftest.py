@@ -24,6 +24,7 @@ from tests.lab import host as lab_host
 from tests.lab.lab import Lab, LabUnavailableError
 from tests.lab.postgres import Postgres, PostgresUnavailableError
 from tests.lab.receiver import Receiver
+from tests.nursery.client import Nursery
 
 TmuxCall = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -85,6 +86,13 @@ def netns_lab(shared_netns_lab: Lab) -> Iterator[Lab]:
     """As `lab`, with a host in a network namespace: `netns_lab.host.cut()` and `restore()`."""
     yield shared_netns_lab
     shared_netns_lab.reset()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery | None]:
+    """The worker's nursery; where each `orch` must be a Python of its own, one that is None."""
+    with Nursery() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import TmuxCall, XdgFolders
 from tests.lab.lab import Lab
 from tests.lab.receiver import Receiver
+from tests.nursery.client import Nursery
 
 PLAYED = Path(__file__).parent.parent / "lab" / "jobs" / "played"
 
@@ -34,20 +35,25 @@ class Orch:
 
     folder: Path
     env: dict[str, str] = field(repr=False)
+    nursery: Nursery | None = field(repr=False, default=None)
+    """whose forks the commands and the daemon are; None: each is a Python that is started"""
 
     def __call__(
         self, *words: str, timeout_s: float = 60.0, check: int | None = 0
     ) -> subprocess.CompletedProcess[str]:
         """Run a command; `check` is the exit code that it must have (None: any)."""
-        done = subprocess.run(
-            self.argv(*words),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            cwd=self.folder,
-            env=self.env,
-            check=False,
-        )
+        if self.nursery is not None and self.nursery.fits(self.env):
+            done = self.nursery.run(words, folder=self.folder, env=self.env, timeout_s=timeout_s)
+        else:
+            done = subprocess.run(
+                self.argv(*words),
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                cwd=self.folder,
+                env=self.env,
+                check=False,
+            )
         if check is not None:
             assert done.returncode == check, f"{words}: {done.stdout}\n{done.stderr}\n{self.log()}"
         return done
@@ -91,7 +97,11 @@ MakeOrch = Callable[[str], Orch]
 
 @pytest.fixture
 def make_orch(
-    xdg: XdgFolders, receiver: Receiver, tmux: TmuxCall, short_folder: Path
+    xdg: XdgFolders,
+    receiver: Receiver,
+    tmux: TmuxCall,
+    short_folder: Path,
+    nursery: Nursery | None,
 ) -> Iterator[MakeOrch]:
     """Writes an inventory and gives its `orch`; its daemon ends with the test."""
     made: list[Orch] = []
@@ -100,7 +110,7 @@ def make_orch(
         folder = short_folder / f"p{len(made)}"
         folder.mkdir()
         (folder / "inventory.yaml").write_text(inventory)
-        orch = Orch(folder=folder, env={**os.environ, **receiver.env})
+        orch = Orch(folder=folder, env={**os.environ, **receiver.env}, nursery=nursery)
         made.append(orch)
         return orch
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.conftest import MakeOrch, Orch, local_job
 from tests.lab.receiver import Received, Receiver
 
@@ -13,6 +15,11 @@ SENTENCE = "Detected that you are using FX to symbolically trace a dynamo-optimi
 def firing(request: Received) -> bool:
     """Whether a webhook says that something is wrong."""
     return bool(request.json["status"] == "firing")
+
+
+@pytest.fixture
+def nursery() -> None:
+    """The owner's own story is told as it is lived: each command is a Python that starts."""
 
 
 def test_race_is_alerted_explained_and_recognised(story: Story, receiver: Receiver) -> None:

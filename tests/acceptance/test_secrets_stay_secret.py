@@ -7,6 +7,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.conftest import ALERTS, MakeOrch
 from tests.conftest import TmuxCall
 from tests.lab.receiver import Receiver
@@ -46,6 +48,11 @@ def holding(folder: Path) -> list[Path]:
     """Files below a folder that hold the secret."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return [path for path in files if SECRET.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def nursery() -> None:
+    """Command lines and environments are searched: each command is a Python that starts."""
 
 
 def seen_in_processes(kind: str) -> list[int]:

@@ -4,6 +4,8 @@ import os
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.acceptance.conftest import Orch
 from tests.lab.receiver import Answer, Received, Receiver
 
@@ -13,6 +15,11 @@ Story = Callable[..., Orch]
 def firing(request: Received) -> bool:
     """Whether a webhook says that something is wrong."""
     return bool(request.json["status"] == "firing")
+
+
+@pytest.fixture
+def nursery() -> None:
+    """What is killed here is a daemon as a person has it: a Python that was started."""
 
 
 def kill_daemon(orch: Orch) -> None:
