@@ -181,13 +181,15 @@ def test_foreign_session_blocks_the_relaunch(
     make_orch: MakeOrch, short_folder: Path, receiver: Receiver
 ) -> None:
     """What somebody else started in the session's name stays, and the alert names it."""
-    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("3s")))
+    orch = make_orch(local_job(short_folder, "python3 -m played infra --fail 9", policy("1h")))
     run = orch.json("run", "--detach")["run"]
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
     orch(
         *("exec", "local", "--", "sh", "-c"),
         "tmux kill-session -t dflash; tmux new-session -d -s dflash sleep 300",
     )
+    file = orch.folder / "inventory.yaml"
+    file.write_text(file.read_text().replace("backoff: 1h", "backoff: 100ms"))
     orch("wait", run, "--timeout", "60", timeout_s=90, check=100)
     assert orch.json("show", run)["attempt"] == 2
     refused = receiver.wait_for(2, where=firing)[1].json["alerts"][0]
