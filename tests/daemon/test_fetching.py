@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.contract import EXIT_FILE, LOG_FILE
+from orchestrator.core.contract import EXIT_FILE, LOG_FILE, METRICS_FILE
 from orchestrator.core.decide.decision import Decision
 from orchestrator.core.errors import OrchError
 from orchestrator.core.model import Attempt, Run, RunState
@@ -22,7 +22,7 @@ from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.inventory_file import InventoryFile
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.reading import READ_BY, READ_TO
-from orchestrator.store import Store
+from orchestrator.store import Store, points
 from orchestrator.transport.pool import Pool
 from tests.link.fakes import until
 from tests.store.nouns import draft
@@ -183,3 +183,24 @@ async def test_a_part_that_is_here_is_completed_by_a_target_that_no_job_uses(
     printed(tmp_path, 1, b"end, and more", over=True)
     await fetching.have(run, (1,))
     assert store.logs.read(run.id, 1, 0, 99) == b"end, and more"
+
+
+async def test_what_is_fetched_is_stored_without_a_secret(
+    store: Store, fetching: Fetching, tmp_path: Path
+) -> None:
+    """As what is followed is: in output and metrics, also of a value that it has no more."""
+    job = f"jobs: {{dflash: {{target: ct200, workdir: {tmp_path}, command: x, secrets: [A]}}}}\n"
+    (tmp_path / "inventory.yaml").write_text(INVENTORY + job)
+    await fetching._file.refresh(again=True)
+    values = tmp_path / "env"
+    for value in ("0ld-value", "s3cret-value"):
+        values.touch(mode=0o600)
+        values.write_text(f"A={value}\n")
+        assert fetching._environment.lookup("A") == value
+    run = await ended(store, "there:/state", here=(), folder=tmp_path)
+    printed(tmp_path, 2, b"login by 0ld-value, by s3cret-value\n", over=True)
+    (tmp_path / METRICS_FILE).write_text('{"t": 1.0, "step": 1, "note": "s3cret-value"}\n')
+    await fetching.have(replace(run, directory=str(tmp_path)), (2,))
+    assert store.logs.read(run.id, 2, 0, 99) == b"login by *********, by ************\n"
+    kept = store.metrics.read(run.id, points.WRITTEN, 0, 99)
+    assert json.loads(kept)["note"] == "*" * len("s3cret-value")
