@@ -51,3 +51,30 @@ def test_old_releases_and_run_folders_go(
     shown = orch("prune", "--older-than", "1ms").stdout
     assert "tmux session dflash, which has ended" in shown
     assert not tmux("list-sessions", check=False).stdout.strip()
+
+
+def test_release_and_folder_of_a_run_that_begins_again_stay(
+    make_orch: MakeOrch, short_folder: Path
+) -> None:
+    """In its back-off nothing of it runs, and its next attempt needs both all the same."""
+    package = short_folder / "played"
+    package.mkdir()
+    for file in PLAYED.glob("*.py"):
+        (package / file.name).write_text(file.read_text())
+    more = "    keep: 1\n    restart: {on: [infra], max_attempts: 3, backoff: 1h}\n"
+    inventory = local_job(short_folder, "python3 -m played infra --fail 9", more)
+    orch = make_orch(inventory.replace(str(PLAYED), str(package)))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["state"] == "backoff")
+    (package / "extra.py").write_text("x = 1\n")
+    orch("deploy")
+    shown = orch.json("show", run)
+    words = ("prune", "--older-than", "1ms")
+    planned = orch.json(*words, "--dry-run")["targets"][0]
+    assert (planned["releases"], planned["runs"]) == ([], [])
+    orch(*words)
+    assert (short_folder / "w" / "releases" / shown["release"]).is_dir()
+    assert Path(shown["directory"]).is_dir()
+    orch("stop", run)
+    planned = orch.json(*words, "--dry-run")["targets"][0]
+    assert (planned["releases"], len(planned["runs"])) == ([shown["release"]], 1)
