@@ -46,6 +46,19 @@ def test_diagnose_needs_no_daemon_and_none_of_its_libraries() -> None:
     assert not names & (HEAVY - {"hyperscan"})
 
 
+def test_an_inventory_without_rules_is_read_without_what_reads_logs(tmp_path: Path) -> None:
+    """Each start of a daemon waits for the reader of its inventory, which needs no patterns."""
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("version: 1\nhosts: {here: {transport: local}}\n")
+    names = loaded(f"""
+from pathlib import Path
+from orchestrator.daemon.inventory_reading import read_inventory
+assert list(read_inventory(Path({str(inventory)!r})).hosts) == ["here"]
+""")
+    assert "pydantic" in names
+    assert "hyperscan" not in names
+
+
 def test_trainer_loads_neither_sibling() -> None:
     """The trainer is shipped alone, to where no textual and no orchestrator are."""
     assert not loaded("import trainer") & {"orchestrator", "tui", "textual", "rich"}
