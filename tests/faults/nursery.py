@@ -16,14 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-import orchestrator.core.inventory.build
-import orchestrator.daemon.serving  # noqa: F401  both are what a daemon would load as it starts
 from orchestrator.daemon import main as daemon
 from tests.faults.points import Fault, arm
+from tests.nursery.warm import warm_up
 
 
 def serve() -> None:
     """Fork for every order until the end of stdin; the children are reaped by the kernel."""
+    warm_up()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         order = json.loads(line)

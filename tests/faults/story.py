@@ -64,9 +64,10 @@ class Stage:
         self.start(fault)
         deadline = time.monotonic() + WITHIN_S
         while not self.gone():
-            if self._answers() and not self.runs():
+            runs = self._told()
+            if runs == []:
                 self.ask()
-            if self.done():
+            elif runs and self._is_done_with(runs[0]):
                 return False
             assert time.monotonic() < deadline, (
                 f"{fault}: neither dead nor done: {self.runs()} {self.refusal}"
@@ -108,24 +109,24 @@ class Stage:
 
     def runs(self) -> list[dict[str, Any]]:
         """The runs as the daemon tells them, newest first; none where it does not answer."""
+        return self._told() or []
+
+    def _told(self) -> list[dict[str, Any]] | None:
+        """The runs; None where it does not answer."""
         try:
             return list(self.client.get("/v1/runs")["runs"])
         except OrchError:
-            return []
-
-    def _answers(self) -> bool:
-        try:
-            self.client.get("/v1/daemon")
-        except OrchError:
-            return False
-        return True
+            return None
 
     def done(self) -> bool:
         """Whether the newest run has ended and every alert was taken."""
         runs = self.runs()
-        if not runs or runs[0]["state"] not in ("finished", "failed", "stopped", "lost"):
+        return bool(runs) and self._is_done_with(runs[0])
+
+    def _is_done_with(self, newest: Mapping[str, Any]) -> bool:
+        if newest["state"] not in ("finished", "failed", "stopped", "lost"):
             return False
-        if runs[0]["state"] == "stopped" and runs[0]["started_at"] is None:
+        if newest["state"] == "stopped" and newest["started_at"] is None:
             self.ask()  # its daemon died before it said that there is a run
             return False
         return not self._left("deliveries") and not self._left("actions")

@@ -2,6 +2,7 @@
 
 client.py      `with Nursery() as nursery: nursery.run(["status"], folder=..., env=...)`
 __main__.py    the warm process: one thread, no event loop; it forks for each order
+warm.py        what is loaded before the first fork
 interpreter.py the program that a fork has as its sys.executable: asks for a fork in its turn
 
 A fork runs the program whole, in a process of its own, with the folder, environment, files, umask

@@ -6,11 +6,8 @@ what is to be stdin, stdout and stderr. The answer is two messages: PID, and exi
 
 import atexit
 import contextlib
-import gc
-import importlib
 import json
 import os
-import pkgutil
 import runpy
 import select
 import socket
@@ -21,11 +18,9 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
-import orchestrator.cli
-from orchestrator.core.detect.engine import Engine
 from orchestrator.daemon.inventory_reading import READER
+from tests.nursery.warm import warm_up
 
-WARM = ("orchestrator.daemon.serving", READER, "sqlalchemy.dialects.sqlite.aiosqlite")
 ONE_ORDER = 1 << 20
 
 
@@ -91,18 +86,6 @@ class Nursery:
         for pidfd, link in self._links.items():
             os.close(pidfd)
             link.close()
-
-
-def warm_up() -> None:
-    """Load what commands and daemons load, and keep it out of the garbage collector's sight."""
-    for module in pkgutil.iter_modules(orchestrator.cli.__path__, "orchestrator.cli."):
-        importlib.import_module(module.name)
-    for name in WARM:
-        importlib.import_module(name)
-    Engine(())  # compiles the patterns, once for all
-    assert threading.active_count() == 1
-    gc.collect()
-    gc.freeze()
 
 
 def become(order: dict[str, Any]) -> None:
