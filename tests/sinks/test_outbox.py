@@ -187,6 +187,22 @@ async def test_retry_after_is_honoured(bench: Bench) -> None:
     await receiver.stop()
 
 
+async def test_retry_after_outlives_the_daemon_that_was_told(bench: Bench) -> None:
+    """It is kept with what waits: the next daemon holds to it as well."""
+    receiver = await Receiver(Answer(status=429, headers={"Retry-After": "600"})).start()
+    bench.values["URL"] = receiver.url
+    bench.start()
+    begun = bench.clock.now()
+    await bench.enqueue(outgoing("i1"))
+    async with asyncio.timeout(30.0):
+        while not [one for one in await bench.store.deliveries.pending() if one.attempts]:
+            await asyncio.sleep(0.01)
+    await bench.stop()
+    (left,) = await bench.store.deliveries.pending()
+    assert left.next_at >= begun + 600
+    await receiver.stop()
+
+
 async def test_retry_after_as_a_date(bench: Bench) -> None:
     """Retry-After may be a date."""
     when = datetime.datetime.fromtimestamp(bench.clock.now() + 30, tz=datetime.UTC)
