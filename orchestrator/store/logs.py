@@ -267,8 +267,10 @@ class Logs:
         if writer.end == writer.start and start == writer.start:
             return
         fd = _open(Segment.at(writer.folder, start, start).path)
-        self._closer.submit(self._finish, writer.fd, writer.segment)
+        full_fd, full = writer.fd, writer.segment
         writer.fd, writer.start, writer.end = fd, start, start
+        # Not before: a segment that somebody seems to write to stays as it is, for good.
+        self._closer.submit(self._finish, full_fd, full)
 
     def _finish(self, fd: int, segment: Segment) -> None:
         _sync_and_close(fd)
