@@ -41,7 +41,9 @@ class Arrival:
         self._refuted = refuted
         self._now = replace(target, name=run.target)
         self._there = asyncio.Event()
-        if not is_elsewhere(run.whereabouts, target):
+        was = run.whereabouts
+        self._doubted = was is not None and is_elsewhere(was, target)
+        if not self._doubted:
             self._there.set()
 
     async def there(self) -> None:
@@ -50,13 +52,16 @@ class Arrival:
 
     async def settle(self) -> None:
         """Find it out, and keep where the run is; TargetError where it is not there."""
-        if not self._there.is_set() and not await self._is_there():
-            if self._run.whereabouts is not None:
-                at = self._link.target.name
-                self._refuted()
-                raise TargetError(f"{self._run.id} is not at {at}.", target=at)
-        elif self._run.whereabouts != self._now:
+        if self._run.whereabouts == self._now:
+            return
+        # Of one that an older orch stored only what is seen is kept, and nothing waits for that.
+        asked = self._doubted or self._run.whereabouts is None
+        if not asked or await self._is_there():
             await self._keep()
+        elif self._doubted:
+            at = self._link.target.name
+            self._refuted()
+            raise TargetError(f"{self._run.id} is not at {at}.", target=at)
         self._there.set()
 
     async def _keep(self) -> None:
@@ -67,7 +72,7 @@ class Arrival:
 
     async def _is_there(self) -> bool:
         folder = PurePosixPath(self._run.directory)
-        delay_s = AGAIN_FIRST_S
+        delay_s, told = AGAIN_FIRST_S, ""
         while True:
             try:
                 answer = await self._link.call(
@@ -77,7 +82,9 @@ class Arrival:
                     names=[folder.name],
                 )
             except OrchError as error:
-                logger.info("run.sought", extra={"run": self._run.id, "why": str(error)})
+                if str(error) != told:
+                    told = str(error)
+                    logger.info("run.sought", extra={"run": self._run.id, "why": told})
                 await self._clock.sleep(self._clock.jitter(delay_s))
                 delay_s = min(2 * delay_s, AGAIN_MOST_S)
             else:

@@ -32,7 +32,7 @@ from orchestrator.daemon.heeding import Heeding
 from orchestrator.daemon.placed import placed, stays, where
 from orchestrator.daemon.policies import policy_of
 from orchestrator.daemon.simulated import JOB, simulated_rules
-from orchestrator.daemon.stopping import Ending, Stopping
+from orchestrator.daemon.stopping import Ending, Stopping, kept
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
@@ -80,6 +80,7 @@ class Crew:
         )
         self.stopping = Stopping(
             clock=clock,
+            store=store,
             fleet=fleet,
             drives=drives,
             members=self._members,
@@ -103,10 +104,11 @@ class Crew:
                 and self._drives(run.host)
             ]
             jobs = await jobs_of(self._store, left, self._inventory())
+            stops = await kept(self._store, left)
             # Asked for at once: run by run, those that were begun before are in the way.
             for view in await self._store.views(run.id for run in left):
                 try:
-                    await self._take_up(view, jobs[view.run.id])
+                    await self._take_up(view, jobs[view.run.id], stops.get(view.run.id))
                 except NotDriven as error:
                     # Its host was lost over this; whoever has it now takes its runs up.
                     logger.info("run.left", extra={"run": view.run.id, "why": str(error)})
@@ -120,7 +122,7 @@ class Crew:
         finally:
             self._beginning.difference_update(uids)
 
-    async def _take_up(self, view: RunView, job: Job | None) -> None:
+    async def _take_up(self, view: RunView, job: Job | None, stop: StopAsked | None) -> None:
         run = view.run
         self._store.logs.claim(run.id, run.uid)
         if job is None:
@@ -128,7 +130,10 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            self._start(self._member(view, job))
+            member = self._member(view, job)
+            if stop is not None:
+                member.tell(stop)
+            self._start(member)
 
     async def follow_inventory(self) -> None:
         """What it says now of restarts and of targets counts for runs that live, or end still."""

@@ -38,12 +38,12 @@ def stays(was: Target, name: str) -> Target:
     return replace(was, name=f"{name} at {'/'.join(filter(None, (address, *_place(was)[1:])))}")
 
 
-def is_elsewhere(was: Target | None, now: Target) -> bool:
+def is_elsewhere(was: Target, now: Target) -> bool:
     """Whether a run that was last seen at `was` may not be where `now` leads.
 
     An address that was edited may be a new one of the same machine, or another machine's.
     """
-    return was is None or _address(was.host) != _address(now.host)
+    return _address(was.host) != _address(now.host)
 
 
 def _place(target: Target) -> tuple[str | None, ...]:

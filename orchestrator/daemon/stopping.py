@@ -1,11 +1,12 @@
 """A person's word that ends a run, waited for until the run has ended and its GPUs are free.
 
-Owns that wait, and which hosts a stop is under way on: they are not given up meanwhile. Must not:
-decide; the supervisor of the run does.
+Owns that wait, which hosts a stop is under way on (they are not given up meanwhile), and the word
+itself until it is decided on: it is stored first, so that a daemon that dies of it leaves it to the
+next one. Must not: decide; the supervisor of the run does.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from orchestrator.core.decide.inputs import StopAsked
 from orchestrator.core.errors import NotDriven, OrchError, UsageError
 from orchestrator.core.model import LinkState, Run, RunState
 from orchestrator.daemon.fleet import Fleet
+from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
 
 LOOKS_EVERY_S = 0.2
@@ -30,6 +32,7 @@ class Stopping:
     """Stops of runs, told to the supervisors and waited for."""
 
     clock: Clock
+    store: Store
     fleet: Fleet
     drives: Callable[[str], bool]
     members: Mapping[str, Supervisor]
@@ -54,7 +57,9 @@ class Stopping:
             if member is None:
                 raise self._unsupervised(run)
             word = StopAsked(grace_s=grace_s)
-            member.tell(word)
+            await keep(self.store, run, word)
+            # Another supervisor may have its place by now, and has not read the word.
+            self.members.get(run.id, member).tell(word)
             return await self._ended(run, word, waits=waits)
 
     @contextmanager
@@ -107,6 +112,26 @@ class Stopping:
             "longer in the inventory.",
             remedy=f"Put the target {run.target} back, and stop it then.",
         )
+
+
+async def keep(store: Store, run: Run, word: StopAsked) -> None:
+    """Store that a run is to be stopped, which nobody takes back."""
+    await store.values.set(_key(run), {"grace_s": word.grace_s})
+
+
+async def kept(store: Store, runs: Iterable[Run]) -> dict[str, StopAsked]:
+    """The words about these runs that no daemon has decided on yet, by run."""
+    open_to_it = [run for run in runs if not (run.state.ended or run.state is RunState.STOPPING)]
+    known = await store.values.several([_key(run) for run in open_to_it])
+    return {
+        run.id: StopAsked(grace_s=float(known[_key(run)]["grace_s"]))
+        for run in open_to_it
+        if _key(run) in known
+    }
+
+
+def _key(run: Run) -> str:
+    return f"stop.{run.id}.{run.uid}"
 
 
 def _undecided(run: Run) -> OrchError:

@@ -52,10 +52,18 @@ STORIES = {
 }
 STOPPED = {
     "while it runs": [
-        *("apply:before", "apply:after", "end:before", "end:after", "verdict:before"),
+        *(
+            "word:before",
+            "word:after",
+            "apply:before",
+            "apply:after",
+            "end:before",
+            "end:after",
+            "verdict:before",
+        ),
         *("verdict:after", "apply:before", "apply:after"),
     ],
-    "in its back-off": ["apply:before", "apply:after", "end:before", "end:after"],
+    "in its back-off": ["word:after", "apply:before", "apply:after", "end:before", "end:after"],
 }
 REBUILT = ["rebuild:before", "rebuild:after", "follow:before", "append:before"]
 STEPS = "-m played steps --count 0 --pause 0.2"
@@ -128,6 +136,26 @@ def test_death_over_a_stop(when: str, stage: Stage, receiver: Receiver) -> None:
     assert (run["state"], run["attempt"]) == ("stopped", 1)
     told = ["firing"] if backs_off else []
     assert [one.json["status"] for one in receiver.received] == told
+    places = [procfs.environment(one.pid).get("ORCH_RUN_DIR") for one in procfs.every()]
+    assert run["directory"] not in places
+
+
+@pytest.mark.parametrize("fault", ["word:after", "apply:before"])
+def test_a_stop_that_its_daemon_dies_of_is_done_by_the_next(fault: str, stage: Stage) -> None:
+    """Asked for once, and decided on by nobody: it was stored before anything else."""
+    text = stage.config.read_text()
+    stage.config.write_text(text.replace("-m played infra --fail 1", STEPS))
+    stage.start(None)
+    stage.until(stage.runs, stage.ask)
+    stage.until(lambda: stage.runs()[0]["state"] == "running")
+    stage.start(Fault.of(fault))
+    stage.until(stage.runs)
+    stage.ask_to_stop()
+    stage.until(stage.gone)
+    stage.start(None)
+    stage.until(stage.done)
+    (run,) = stage.runs()
+    assert (run["state"], run["attempt"]) == ("stopped", 1)
     places = [procfs.environment(one.pid).get("ORCH_RUN_DIR") for one in procfs.every()]
     assert run["directory"] not in places
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator import acting, supervise
+from orchestrator.daemon import stopping
 from orchestrator.daemon.gate import Gate
 from orchestrator.observe.follow import Follower
 from orchestrator.reading import Reader
@@ -42,6 +43,7 @@ POINTS: Mapping[str, tuple[Any, str]] = {
     "evidence": (acting, "collect"),
     "turn": (Gate, "turn"),
     "end": (acting, "end"),
+    "word": (stopping, "keep"),
     "preflight": (acting, "preflight"),
     "heads": (Deliveries, "heads"),
     "send": (WebhookSink, "send"),
