@@ -68,6 +68,22 @@ async def test_settled_rows_go_and_open_ones_stay(store: Store) -> None:
     assert len(await store.incidents.list()) == 2
 
 
+async def test_what_was_done_for_a_run_goes_once_it_has_ended(store: Store) -> None:
+    """While it lives a stop that was done says why its attempt ended; what is to be done stays."""
+    run = await store.runs.create(draft())
+    stop, look = (
+        Action(kind=kind, run=run.id, attempt=1, reason="human")
+        for kind in (ActionKind.STOP, ActionKind.COLLECT_EVIDENCE)
+    )
+    await store.apply(Decision(run=run, actions=(stop, look)))
+    await store.actions.done(stop)
+    assert (await store.prune(Kept(row_age_s=-60.0))).rows == 0
+    assert (await store.view(run.id)).stop_reason == "human"
+    await store.apply(Decision(run=replace(run, state=RunState.STOPPED, ended_at=5.0)))
+    assert (await store.prune(Kept(row_age_s=-60.0))).rows == 1
+    assert await store.actions.pending() == (look,)
+
+
 async def test_what_waits_for_a_removed_sink_goes_at_its_age(store: Store) -> None:
     """An alert that waits for a sink of the inventory stays for ever, for another one it goes."""
     run = await store.runs.create(draft())
