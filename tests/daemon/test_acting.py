@@ -1,7 +1,9 @@
 """The actions of one decision are done in their order, and none behind a refusal."""
 
 import asyncio
+import contextlib
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 from orchestrator.acting import Actor, Stages
@@ -9,7 +11,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Action, ActionKind, Decision
 from orchestrator.core.decide.inputs import Input, LaunchFailed
 from orchestrator.core.errors import Check, PreflightRefused
-from orchestrator.core.model import RunState
+from orchestrator.core.model import LinkState, RunState
 from orchestrator.store import Store
 from tests.daemon.crews import Source, stored, waiting
 
@@ -27,15 +29,35 @@ class Refusing:
         raise PreflightRefused("preflight refused", checks=(check,))
 
 
+class Starting:
+    """A link to a target on which a launch takes its time: it is there once an end was tried."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self._tried = asyncio.Event()
+
+    async def call(self, op: str, **_: Any) -> Any:
+        """What a probe answers."""
+        if op == "launch":
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tried.wait(), 1.0)
+        else:
+            self._tried.set()
+        self.done.append(op)
+        return {"attempt_dir": "/nowhere", "started_at": 3.0, "gpu_holders": []}
+
+
 async def nothing(*_: object) -> None:
     """What the daemon gives besides, and is not needed here."""
 
 
-def stages(store: Store, link: Refusing) -> Stages:
+def stages(store: Store, link: Refusing | Starting) -> Stages:
     """What a supervisor's actor has, with that link."""
     given: dict[str, Any] = dict.fromkeys((one.name for one in fields(Stages)), nothing)
     given |= {"store": store, "link": link, "clock": SystemClock(), "gpus": lambda: None}
-    return Stages(**{**given, "lookup": lambda _: None, "own_alert": False})
+    machine = SimpleNamespace(link=SimpleNamespace(state=LinkState.UNREACHABLE))
+    given |= {"machine": machine, "lookup": lambda _: None, "own_alert": False}
+    return Stages(**given)
 
 
 async def test_nothing_is_launched_behind_a_refusal(store: Store) -> None:
@@ -54,3 +76,19 @@ async def test_nothing_is_launched_behind_a_refusal(store: Store) -> None:
     assert isinstance(result, LaunchFailed)
     assert "port 29500 is in use" in result.text
     assert (told.empty(), link.asked) == (True, ["end"])
+
+
+async def test_a_stop_waits_for_what_is_being_started(store: Store) -> None:
+    """What is not there yet cannot be ended, and would run on once it is."""
+    run = replace(await stored(store, waiting()), attempt=2, state=RunState.STARTING)
+    launch, stop = (
+        Action(kind=kind, run=run.id, attempt=2) for kind in (ActionKind.LAUNCH, ActionKind.STOP)
+    )
+    await store.apply(Decision(run=run, actions=(launch, stop)))
+    link = Starting()
+    job = Source().inventory().jobs["dflash"]
+    actor = Actor(job, stages(store, link), lambda: run, nothing)
+    async with asyncio.TaskGroup() as tasks:
+        actor.act((launch,), tasks)
+        actor.act((stop,), tasks)
+    assert link.done == ["launch", "end"]

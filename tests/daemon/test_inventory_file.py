@@ -94,6 +94,18 @@ async def test_what_is_kept_is_what_was_read(tmp_path: Path) -> None:
     assert list(again.current().targets) == ["one"]
 
 
+async def test_what_is_kept_is_replaced_in_one_step(tmp_path: Path) -> None:
+    """A power cut in the middle leaves the one before whole."""
+    file = opened(tmp_path)
+    file.keep()
+    before = (tmp_path / "kept.yaml").open("rb")
+    (tmp_path / "inventory.yaml").write_text(GOOD.replace("one", "another"))
+    await file.refresh()
+    with before:
+        assert before.read() == GOOD.encode()
+    assert b"another" in (tmp_path / "kept.yaml").read_bytes()
+
+
 async def test_a_damaged_copy_hides_no_problem_of_the_file(tmp_path: Path) -> None:
     """What a power cut left of the last good one is passed over; the file's own line is named."""
     (tmp_path / "kept.yaml").write_text("hosts: {")
