@@ -58,8 +58,8 @@ def own_folder() -> str:
     except FileExistsError:
         pass
     status = os.lstat(path)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise BadCall(f"{path} is not a folder of this user.", remedy=f"Remove {path}.")
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise BadCall(f"{path} is not a folder of this user alone.", remedy=f"Remove {path}.")
     return path
 
 

@@ -24,7 +24,10 @@ def open_umask() -> Iterator[None]:
 
 def writable(folder: Path) -> list[str]:
     """What others can reach and write to, at or below a folder; the mode of a link says nothing."""
-    mode = folder.lstat().st_mode
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return []  # the program has renamed it meanwhile
     if stat.S_ISLNK(mode):
         return []
     found = [str(folder)] if mode & 0o022 else []
@@ -54,6 +57,7 @@ def test_nobody_else_can_write_what_orch_runs_or_believes(
     places = [package, *package.parents]
     assert [one for one in places if one.is_relative_to(folders["data"]) and writable(one)] == []
     # The program has its login's umask all the same: what it makes is its own affair.
+    orch.until(lambda: [*(short_folder / "w" / "releases").rglob("__pycache__")])
     theirs = ("__pycache__", "metrics.jsonl")
     made = [*writable(short_folder / "w" / "releases"), *writable(short_folder / "w" / "runs")]
     assert [one for one in made if not one.endswith(theirs)] == []
@@ -101,3 +105,35 @@ def test_values_are_read_from_a_file_of_this_user_alone(
     file = EnvFile(path, "the file")
     file.changed()
     assert file.values == ({"MY_TOKEN": "s3cret"} if taken else {})
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+@pytest.mark.parametrize(
+    ("user", "owner", "mode", "taken"),
+    [
+        (65530, 65530, 0o755, True),
+        (65529, 0, 0o755, False),
+        (65528, 65528, 0o775, False),
+        (65527, 65527, 0o757, False),
+    ],
+)
+def test_a_probes_locks_lie_in_a_folder_of_its_user_alone(
+    user: int, owner: int, mode: int, taken: bool
+) -> None:
+    """Whoever else may write there could hold a lock for ever, or say whom to evict."""
+    folder = Path(f"/tmp/orch-{user}")
+    folder.mkdir()
+    try:
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        words = f"import os; from orchestrator.probe import lock; os.setuid({user}); "
+        done = subprocess.run(
+            [sys.executable, "-c", f"{words}lock.own_folder()"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        folder.rmdir()
+    assert (f"{folder} is not a folder of this user alone." not in done.stderr) is taken
+    assert (done.returncode == 0) is taken
