@@ -37,6 +37,7 @@ def test_a_database_removed_under_the_daemon_comes_back(orch: Orch, short_folder
     orch("run")
     (short_folder / "finish").unlink()
     live = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", live)["state"] == "running")
     place = orch.json("daemon", "status")
     for path in Path(place["state_folder"]).glob("orch.db*"):
         path.unlink()
@@ -47,6 +48,17 @@ def test_a_database_removed_under_the_daemon_comes_back(orch: Orch, short_folder
     assert "state.lost" in orch.log()
     assert f"stopping {live}" in orch("stop", "dflash").stderr
     assert orch.json("show", live)["state"] == "stopped"
+
+
+def test_what_was_said_to_a_daemon_without_its_database_is_not_taken(orch: Orch) -> None:
+    """A silence that is answered with success is there afterwards, or it was refused."""
+    place = orch.json("daemon", "start")
+    for path in Path(orch.json("daemon", "status")["state_folder"]).glob("orch.db*"):
+        path.unlink()
+    said = orch("silence", "add", "job=dflash", "--for", "1h", check=None)
+    orch.until(lambda: ended(place["pid"]))
+    taken = orch.json("silence", "ls")["silences"]
+    assert len(taken) == (said.returncode == 0)
 
 
 def test_a_state_folder_removed_under_the_daemon_ends_it(orch: Orch) -> None:
@@ -64,6 +76,7 @@ def test_a_state_folder_removed_under_the_daemon_ends_it(orch: Orch) -> None:
 def test_a_run_whose_state_was_lost_can_be_stopped_as_is_said(orch: Orch) -> None:
     """The remedy that a new run names ends the one that nobody here knows any more."""
     live = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", live)["state"] == "running")
     place = orch.json("daemon", "status")
     orch("daemon", "stop")
     shutil.rmtree(place["state_folder"])
