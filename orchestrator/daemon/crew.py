@@ -208,6 +208,10 @@ class Crew:
         member = self._members.get(run.id)
         return where(run, self._inventory()) if member is None else member.job.target
 
+    def targets(self) -> list[Target]:
+        """Where the runs are that have a supervisor."""
+        return [member.job.target for member in self._members.values()]
+
     def sees_all(self) -> bool:
         """Whether the target of every live run can be seen now."""
         live = [one for one in self._members.values() if not one.view.run.state.ended]

@@ -85,6 +85,10 @@ class Fleet:
                 with suppress(NotDriven):
                     self.link(target)
 
+    def hosts(self) -> set[Host]:
+        """The hosts that targets are linked on."""
+        return {seen.target.host for seen in self._seen.values()}
+
     async def leave(self, host: Host) -> None:
         """Another daemon drives the host from now on."""
         for name in [name for name, seen in self._seen.items() if seen.target.host == host]:

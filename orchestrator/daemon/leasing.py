@@ -48,6 +48,8 @@ class Leasing:
         """Every lease of the fleet, as of the last turn."""
         self.views: Callable[[str], list[Any]] = lambda _: []
         """Of a host that is driven here: its targets as they are shown."""
+        self.standing: Callable[[], Awaitable[Iterable[Host]]] = _nowhere
+        """Hosts of live runs, whatever the targets of the inventory lead to by now."""
         self.on_change: Change = _nothing
         """Called when hosts were gained, and with those that were lost; one change at a time."""
         self._changes: asyncio.Queue[frozenset[str]] = asyncio.Queue()
@@ -158,9 +160,10 @@ class Leasing:
 
     async def _turn(self, leases: Leases) -> None:
         asked_at = self._clock.monotonic()
-        wanted = {self.key(host) for host in _hosts(self._inventory())}
         views = {key: self.views(key) for key in self._driven}
         try:
+            hosts = (*_hosts(self._inventory()), *await self.standing())
+            wanted = {self.key(host) for host in hosts}
             self.all = await leases.turn(wanted, self._driver, views)
             self._confirmed_at = asked_at
         except StoreError as error:
@@ -206,6 +209,10 @@ def _mark() -> str:
 
 def _hosts(inventory: Inventory) -> Iterable[Host]:
     return [target.host for target in inventory.targets.values()]
+
+
+async def _nowhere() -> Iterable[Host]:
+    return ()
 
 
 async def _nothing(_lost: frozenset[str]) -> None:

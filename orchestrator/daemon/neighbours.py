@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.clock import Clock
 from orchestrator.core.errors import OrchError
-from orchestrator.core.model import Inventory
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.fleet import Fleet
@@ -57,7 +56,7 @@ class Neighbours:
         inventory = self._file.current()
         if lost:
             await self._crew.let_go(lost)
-            for host in _hosts(inventory):
+            for host in self._fleet.hosts():
                 if self._leasing.key(host) in lost:
                     await self._fleet.leave(host)
         self._fleet.follow(inventory)
@@ -78,7 +77,3 @@ class Neighbours:
             who = f"{lease.driver['machine']}, pid {lease.driver['pid']}"
             for view in lease.targets:
                 self._board.put("targets", view["name"], {**view, "driver": who})
-
-
-def _hosts(inventory: Inventory) -> list[Any]:
-    return list({target.host for target in inventory.targets.values()})

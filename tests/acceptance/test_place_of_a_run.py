@@ -10,6 +10,7 @@ from tests.acceptance.conftest import MakeOrch, Orch, lab_job, local_job
 from tests.acceptance.test_survival import kill_daemon
 from tests.conftest import TmuxCall
 from tests.lab.lab import Lab
+from tests.lab.postgres import Postgres
 
 STEPS = "python3 -m played steps --count 0 --pause 0.2"
 RESTART = "    restart: {on: [lost], max_attempts: 3, within: 1h, backoff: 100ms}\n"
@@ -148,3 +149,27 @@ def test_a_run_that_an_older_orch_stored(make_orch: MakeOrch, short_folder: Path
     edit(orch, ("{host: here,", "{host: here, tmux_socket: o,"))
     goes_on(orch, run)
     assert orch.json("stop", run)["ended"]
+
+
+@pytest.mark.xdist_group("pg")
+def test_a_daemon_of_a_fleet_keeps_the_host_of_its_run(
+    make_orch: MakeOrch,
+    postgres: Postgres,
+    short_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No target leads there any more, so that nobody would drive it, and the run be forgotten."""
+    monkeypatch.setenv("ORCH_STORE", postgres.database())
+    orch = make_orch(local_job(short_folder, STEPS, RESTART))
+    run = orch.json("run", "--detach")["run"]
+    orch.until(lambda: orch.json("show", run)["log_bytes"] > 0)
+    here = "  here: {transport: local}\n"
+    edit(
+        orch,
+        (here, f"{here}  there: {{hostname: 127.0.0.1, port: 1}}\n"),
+        ("{host: here,", "{host: there,"),
+    )
+    goes_on(orch, run)
+    stopped = orch.json("stop", run)
+    assert (stopped["run"]["state"], stopped["run"]["attempt"]) == ("stopped", 1)
+    assert stopped["ended"]
