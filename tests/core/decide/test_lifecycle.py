@@ -200,6 +200,19 @@ def test_stop_by_a_person() -> None:
     assert (story.state, story.sent, story.incidents) == (RunState.STOPPED, [], ())
 
 
+def test_what_was_said_or_seen_once_is_decided_once() -> None:
+    """A second stop asks for nothing more; the first word of an attempt's end is the one kept."""
+    story = Story().running().tell(StopAsked(grace_s=5.0)).tell(StopAsked(grace_s=0.0))
+    assert (story.actions, story.last.notes) == ([], ())
+    story = Story().running()
+    story.tell(story.exited(3))
+    ended_at = story.view.attempts[-1].ended_at
+    story.tell(story.gone())
+    story.tell(story.exited(4))
+    assert (story.last.attempts, story.last.notes) == ((), ())
+    assert (story.view.run.exit_code, story.view.attempts[-1].ended_at) == (3, ended_at)
+
+
 def test_person_beats_the_policy() -> None:
     """A person's stop during the policy's makes the run stopped, not failed or restarted."""
     story = Story(policy("fx_trace_race", stop_on=("thread_death",))).running().tell(seen())
