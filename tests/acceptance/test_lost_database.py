@@ -26,6 +26,11 @@ while os.path.isdir(folder) and not os.path.exists(folder + "/finish"):
 """
 
 
+@pytest.fixture
+def nursery() -> None:
+    """What a kill leaves on the disk is that of a daemon as a person has it: each is started."""
+
+
 def truncate(database: Path) -> None:
     """Half of it is gone, and its WAL with it."""
     forget_wal(database)

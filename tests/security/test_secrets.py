@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 import zstandard
 
 from orchestrator.probe.launch import _make_fifo
@@ -21,6 +22,11 @@ from tests.lab.receiver import Receiver
 
 SECRET = "s3cret-value-of-a-test"
 ODD_SECRET = 's3cret-"v"/%of&a-test'
+
+
+@pytest.fixture
+def nursery() -> None:
+    """Command lines and memory of programs are searched: each command is a Python that starts."""
 
 
 def test_secret_stays_in_memory(make_orch: MakeOrch, short_folder: Path) -> None:
