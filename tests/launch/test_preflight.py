@@ -186,6 +186,10 @@ async def test_nothing_is_stopped_while_another_run_holds_the_session(
     assert not found["session"].ok
     assert not found["processes"].ok
     assert stale.poll() is None
+    # Of a run that is known to live none is left over: nobody is told to kill what is well.
+    checks = await preflight(NearCaller(), job, run, None, now=time.time(), live=("dflash-1",))
+    found = {check.name: check for check in checks}
+    assert (found["session"].ok, found["processes"].ok) == (False, True)
 
 
 async def test_what_hid_from_an_earlier_run_is_known_by_its_exit_record(
