@@ -26,11 +26,6 @@ while os.path.isdir(folder) and not os.path.exists(folder + "/finish"):
 """
 
 
-@pytest.fixture
-def nursery() -> None:
-    """What a kill leaves on the disk is that of a daemon as a person has it: each is started."""
-
-
 def truncate(database: Path) -> None:
     """Half of it is gone, and its WAL with it."""
     forget_wal(database)
@@ -122,7 +117,11 @@ def test_what_a_run_was_asked_for_comes_back_with_it(
     command = f"python3 {short_folder}/again.py {short_folder}"
     orch = make_orch(local_job(short_folder, command, restart))
     orch("run", "--detach", "--env", "MODE=mild", "-m", "a try", "--", "--set", "a=b c")
+    # Before its launch the target knows nothing of it.
+    orch.until(lambda: orch.json("show", "@1")["state"] == "running")
     run = orch.json("show", "@1")
+    # A launch that is cut before the target has its words is nowhere but in the database.
+    orch.until(lambda: orch.json("show", "@1")["state"] == "running")
     lose_database(orch)
     orch.until(lambda: orch.json("ps", "-a")["runs"])
     back = orch.json("show", run["id"])
@@ -167,6 +166,7 @@ def lose_database(orch: Orch) -> None:
     """A daemon is killed, its database spoiled, and another one starts."""
     place = orch.json("daemon", "status")
     os.kill(place["pid"], signal.SIGKILL)
+    orch.until(lambda: orch("daemon", "status", check=None).returncode == 1)
     truncate(Path(place["state_folder"]) / "orch.db")
     orch("daemon", "start")
 
