@@ -13,8 +13,8 @@ fleet.py        one link for each target, its GPUs, its state; machines.py the h
 crew.py         one supervisor for each run that lives; display.py what is shown of them,
                 stopping.py who waits for the end of one, gate.py whose relaunch is next,
                 policies.py what it decides by, placed.py where a run stays when its target is
-                edited, arriving.py whether it is where an edited address leads, adopted.py and simulated.py of runs whose job the
-                inventory has not
+                edited, arriving.py whether it is where an edited address leads,
+                adopted.py and simulated.py of runs whose job the inventory has not
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py
                 asks and answers it through the database, moving.py brings a host over,
