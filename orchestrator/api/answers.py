@@ -18,6 +18,10 @@ class DaemonSilent(DaemonError):  # noqa: N818  says what happened
     """Something listens and says nothing in time."""
 
 
+class DaemonGone(DaemonError):  # noqa: N818  says what happened
+    """It hung up before it answered: it was ending, or was killed."""
+
+
 class Response(NamedTuple):
     """The head of an answer, and the stream that its body comes from."""
 
@@ -39,8 +43,10 @@ def read_head(stream: BinaryIO) -> Response:
 
 def _status_and_headers(stream: BinaryIO) -> Response:
     words = stream.readline(65_536).split(None, 2)
+    if not words:
+        raise DaemonGone("The daemon ended the call without an answer.", remedy=RESTART)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        raise DaemonError("The daemon ended the call without an answer.", remedy=RESTART)
+        raise DaemonError("The daemon's answer is not HTTP.", remedy=RESTART)
     headers: dict[str, str] = {}
     while (line := stream.readline(65_536)) not in {b"\r\n", b"\n", b""}:
         name, _, value = line.decode("latin-1").partition(":")
@@ -127,4 +133,4 @@ def broken(exc: OSError) -> DaemonError:
     """The error of a call whose connection failed."""
     if isinstance(exc, TimeoutError):
         return DaemonSilent("The daemon does not answer (no sign of life in time).", remedy=RESTART)
-    return DaemonError(f"The daemon stopped answering ({exc}).", remedy=RESTART)
+    return DaemonGone(f"The daemon stopped answering ({exc}).", remedy=RESTART)

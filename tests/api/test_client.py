@@ -121,3 +121,24 @@ def test_silence_ends_a_call(short_folder: Path) -> None:
     listener.listen(1)
     with listener, pytest.raises(DaemonError, match="no sign of life"):
         Client(short_folder / "mute.sock", timeout_s=0.2).get("/x")
+
+
+@pytest.mark.parametrize("read", [0, 1, 65_536])
+def test_a_daemon_that_goes_as_it_is_asked_is_none(short_folder: Path, read: int) -> None:
+    """Killed this moment it hangs up on who is connected: a command then starts the next one."""
+    path = short_folder / "s.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+
+    def go() -> None:
+        connection, _ = listener.accept()
+        connection.recv(read)
+        listener.close()
+        connection.close()
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    with pytest.raises(NoDaemon):
+        Client(path, timeout_s=20.0).daemon_view()
+    thread.join(timeout=20)
