@@ -26,6 +26,11 @@ while os.path.isdir(folder) and not os.path.exists(folder + "/finish"):
 """
 
 
+@pytest.fixture
+def nursery() -> None:
+    """What a kill leaves on the disk is that of a daemon as a person has it: each is started."""
+
+
 def truncate(database: Path) -> None:
     """Half of it is gone, and its WAL with it."""
     forget_wal(database)
@@ -120,8 +125,6 @@ def test_what_a_run_was_asked_for_comes_back_with_it(
     # Before its launch the target knows nothing of it.
     orch.until(lambda: orch.json("show", "@1")["state"] == "running")
     run = orch.json("show", "@1")
-    # A launch that is cut before the target has its words is nowhere but in the database.
-    orch.until(lambda: orch.json("show", "@1")["state"] == "running")
     lose_database(orch)
     orch.until(lambda: orch.json("ps", "-a")["runs"])
     back = orch.json("show", run["id"])
