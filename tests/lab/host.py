@@ -282,6 +282,8 @@ class Host:
         assert self._sshd is not None
         if self._sshd.poll() is not None:
             self.start_sshd()
+        self.known_hosts.unlink()
+        self.trust_at(self.address, self.port)
         self.set_bashrc(BASHRC_PLAIN)
         self.set_keep_env(True)
         for name in ("tmp", "srv", "opt", "var/tmp"):

@@ -14,7 +14,9 @@ SCRIPT = Path(orchestrator.link.__file__).with_name("attempt.sh")
 def test_the_record_tells_the_pid_of_the_shell_from_a_later_bearer(tmp_path: Path) -> None:
     """A PID comes again; with its start it does not, and a stop ends nobody else's session."""
     os.mkfifo(tmp_path / "spec")
-    shell = subprocess.Popen(["sh", str(SCRIPT), str(tmp_path), '"run":"a-1"'])
+    argv = ["sh", str(SCRIPT), str(tmp_path), '"run":"a-1"']
+    with (tmp_path / "output.log").open("wb") as log:
+        shell = subprocess.Popen(argv, stdout=log)
     try:
         # Opened for writing by us: the shell waits for its end, and lives meanwhile.
         with (tmp_path / "spec").open("w") as spec:

@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import select
+import signal
 import socket
 import sys
 import threading
@@ -90,6 +91,7 @@ class Nursery:
 
 def become(order: dict[str, Any]) -> None:
     """Be the program that the order names."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(order["env"])
     time.tzset()
@@ -142,10 +144,8 @@ def main() -> None:
     warm_up()
     nursery = Nursery(Path(sys.argv[1]))
     print("warm", flush=True)
-    try:
-        order = nursery.serve()
-    except KeyboardInterrupt:
-        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # typed at pytest, which still has daemons to end
+    order = nursery.serve()
     if order is not None:
         live(order)
 

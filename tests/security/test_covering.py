@@ -17,7 +17,8 @@ TELLS_THE_LAST_ONE = """sh -c 'echo "before was $(cat {0})."; printf %s "$MY_TOK
 
 
 def kept(orch: Orch) -> dict[Path, bytes]:
-    """What every file of the state folder holds, unpacked."""
+    """What every file of the state folder holds, unpacked; its daemon is ended first."""
+    orch("daemon", "stop", check=None)  # it packs logs at any moment
     found = {}
     for path in Path(orch.env["XDG_STATE_HOME"]).rglob("*"):
         if path.is_file() and path.suffix == ".zst":

@@ -1,6 +1,7 @@
 """Whatever the umask lets others do: nothing that is written can be changed by them."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -122,6 +123,7 @@ def test_a_probes_locks_lie_in_a_folder_of_its_user_alone(
 ) -> None:
     """Whoever else may write there could hold a lock for ever, or say whom to evict."""
     folder = Path(f"/tmp/orch-{user}")
+    shutil.rmtree(folder, ignore_errors=True)  # of tests that were killed
     folder.mkdir()
     try:
         os.chown(folder, owner, owner)
