@@ -71,6 +71,7 @@ class Environment:
         self._in_file: dict[str, str] = {}
         self._seen: dict[str, set[str]] = {}
         """Every value that a name had: what runs with an earlier one may still print it."""
+        self._warned: dict[str, str] = {}
 
     @property
     def file(self) -> str:
@@ -103,11 +104,11 @@ class Environment:
         self._read_file()
         found = self._sent.get(name) or self._said(name)
         if not found and (path := self._said(f"{name}_FILE")):
-            found = _content(path)
+            found = self._content(path)
         if not found and (command := self._said(f"{name}_COMMAND")):
             found = self._printed.get(command, (0.0, None))[1]
         if found and "\0" in found:
-            logger.warning("environment.value_refused", extra={"variable": name, "why": "a NUL"})
+            self._warn("environment.value_refused", "variable", name, "a NUL")
             return None  # no variable of a program can hold it
         if found:
             self._seen.setdefault(name, set()).add(found)
@@ -115,6 +116,23 @@ class Environment:
 
     def _said(self, name: str) -> str | None:
         return self._in_file.get(name) or self._own.get(name)
+
+    def _content(self, path: str) -> str | None:
+        try:
+            content = Path(path).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, ValueError, RuntimeError) as error:
+            unknown = "no such user" if isinstance(error, RuntimeError) else "not UTF-8"
+            why = getattr(error, "strerror", None) or unknown
+            self._warn("environment.value_file_unread", "path", path, why)
+            return None
+        self._warned.pop(path, None)
+        return content
+
+    def _warn(self, event: str, what: str, of: str, why: str) -> None:
+        """Say it once: values are looked up to cover each line of the log, this one as well."""
+        if self._warned.get(of) != why:
+            self._warned[of] = why
+            logger.warning(event, extra={what: of, "why": why})
 
     async def learn(self, names: Iterable[str]) -> None:
         """Run the commands that these names need, side by side, unless their output counts still.
@@ -155,16 +173,6 @@ class Environment:
             for name, value in self._in_file.items():
                 if before.get(name) != value:  # said later than what a command said
                     self._sent.pop(name, None)
-
-
-def _content(path: str) -> str | None:
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, ValueError, RuntimeError) as error:
-        unknown = "no such user" if isinstance(error, RuntimeError) else "not UTF-8"
-        why = getattr(error, "strerror", None) or unknown
-        logger.warning("environment.value_file_unread", extra={"path": path, "why": why})
-        return None
 
 
 async def _printed_by(command: str) -> str | None:

@@ -208,3 +208,42 @@ def test_each_name_is_told_with_who_wants_it() -> None:
         "KEY": ["sink ops"],
         "URL": ["sink ops"],
     }
+
+
+class Covering(logging.Handler):
+    """Looks a value up for each line, as what covers the log does."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__()
+        self._environment = environment
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line down."""
+        self._environment.lookup("T")
+        self.lines.append(record.getMessage())
+
+
+@pytest.mark.parametrize("content", [None, b"a\0b", b"\xff"], ids=["none", "a NUL", "no text"])
+def test_a_value_that_cannot_be_had_is_said_once(
+    file: Path, tmp_path: Path, content: bytes | None
+) -> None:
+    """Each line of the log is covered by the values, that line as well: it would never end."""
+    held = tmp_path / "held"
+    if content is not None:
+        held.write_bytes(content)
+    environment = Environment({"T_FILE": str(held)}, file, time.monotonic)
+    covering = Covering(environment)
+    logger = logging.getLogger("orchestrator.daemon.environment")
+    logger.addHandler(covering)
+    try:
+        assert environment.lookup("T") is None
+        assert environment.lookup("T") is None
+        assert len(covering.lines) == 1
+        held.write_text("value")
+        assert environment.lookup("T") == "value"
+        held.unlink()
+        assert environment.lookup("T") is None
+        assert len(covering.lines) == 2
+    finally:
+        logger.removeHandler(covering)
