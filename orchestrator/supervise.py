@@ -110,7 +110,7 @@ class Supervisor:
         reader.told_of = lambda: told_of(self.view.incidents)
         self.reader = reader
         witness = Witness(
-            run, self.job, stages.link, stages.clock, reader.vigil,
+            run, self._began_at(), self.job, stages.link, stages.clock, reader.vigil,
             stages.machine, stages.gpus, stages.evidence,
         )  # fmt: skip
         self._told, self._awaited = None, False
@@ -122,6 +122,11 @@ class Supervisor:
             heeding = tasks.create_task(self._heed(witness), name=f"witness {run.id}")
             await self._read(reader, witness)
             heeding.cancel()
+
+    def _began_at(self) -> float:
+        attempts = self.view.attempts
+        begun = [one.started_at for one in attempts if one.number == self.view.run.attempt]
+        return begun[-1] or 0.0 if begun else 0.0
 
     async def _heed(self, witness: Witness) -> None:
         async for finding in witness.findings():

@@ -69,6 +69,7 @@ class Witness:
     def __init__(
         self,
         run: Run,
+        since: float,
         job: Job,
         link: Link,
         clock: Clock,
@@ -77,11 +78,12 @@ class Witness:
         gpus: Callable[[], GpusSampled | None],
         evidence: Path,
     ) -> None:
+        """`since`: when the attempt started, in the target's time."""
         self._run, self._link, self._clock, self._vigil = run, link, clock, vigil
         self._machine, self._gpus, self._evidence = machine, gpus, evidence
         self._target = job.target_named(run.target)
         self._ask_at = 0.0
-        self._cards = Cards()
+        self._cards = Cards(since)
         self._cards_at = 0.0
 
     async def findings(self) -> AsyncGenerator[Finding, None]:
@@ -116,7 +118,7 @@ class Witness:
         if self._machine.kernel.problem is None:
             return found
         await self._hear_driver()
-        return (*found, *self._cards.told_by_driver(since))
+        return (*found, *self._cards.told_by_driver())
 
     async def _hear_driver(self) -> None:
         """What the target's own driver told, for where the host's kernel log is not seen."""

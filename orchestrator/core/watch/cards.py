@@ -24,7 +24,7 @@ BUSY_PERCENT = 95.0
 LATE_PERCENT = 70.0
 SLOW_PART = 0.8
 MOST_XIDS = 100
-"""Of those the newest: a program may meet the same one at each step, for days."""
+"""Of each GPU the newest: a program may meet the same one at each step, for days."""
 _POWER_CAP = 0x4
 
 
@@ -40,13 +40,15 @@ class _Round:
 class Cards:
     """The GPUs of one attempt, round by round; each thing is told once."""
 
-    def __init__(self) -> None:
+    def __init__(self, since: float) -> None:
+        """`since`: when the attempt started; a driver tells of an Xid also long after it."""
+        self._since = since
         self._own: set[int] = set()
         self._rounds: dict[int, deque[_Round]] = {}
         self._names: dict[int, str | None] = {}
         self._uncorrected: dict[int, int] = {}
-        self._xids: dict[tuple[int, int, float], KernelEvent] = {}
-        self._xid_told_at: dict[int, float] = {}
+        self._xids: dict[int, deque[KernelEvent]] = {}
+        self._xid_told: dict[int, KernelEvent] = {}
         self._told: set[tuple[str, int]] = set()
 
     def take(
@@ -76,29 +78,26 @@ class Cards:
         """Remember the Xids that the driver told of, for where the kernel's log is not seen."""
         for one in samples:
             number, at = one.extra.get("xid"), one.extra.get("xid_at")
-            if number is not None and at is not None:
+            if number is None or at is None or at < self._since:
+                continue
+            heard = self._xids.setdefault(one.index, deque(maxlen=MOST_XIDS))
+            if all((event.xid, event.at) != (number, at) for event in heard):
                 kind, meaning = xid_class(number), xid_meaning(number)
-                self._xids[one.index, number, at] = KernelEvent(
-                    kind=KernelEventKind.XID,
-                    text=f"Xid {number} ({kind}) on GPU {one.index}: {meaning}",
-                    at=at,
-                    xid=number,
-                    pci=one.extra.get("pci"),
+                text = f"Xid {number} ({kind}) on GPU {one.index}: {meaning}"
+                pci = one.extra.get("pci")
+                heard.append(
+                    KernelEvent(kind=KernelEventKind.XID, text=text, at=at, xid=number, pci=pci)
                 )
-        for key in tuple(self._xids)[:-MOST_XIDS]:
-            del self._xids[key]
 
-    def told_by_driver(self, since: float) -> tuple[KernelEvent, ...]:
-        """Xids of the run's GPUs from a time on, as the kernel's log would tell them.
+    def told_by_driver(self) -> tuple[KernelEvent, ...]:
+        """Xids of the run's GPUs, oldest first, as the kernel's log would tell them.
 
         Of all GPUs that are seen where it is not known which are the run's. One stays known that
         the driver tells of no more: whoever asks it may have begun anew since.
         """
-        return tuple(
-            event
-            for (index, _, at), event in self._xids.items()
-            if at >= since and (not self._own or index in self._own)
-        )
+        own = self._own or self._xids.keys()
+        heard = [event for index in self._xids if index in own for event in self._xids[index]]
+        return tuple(sorted(heard, key=lambda event: event.at or 0.0))
 
     def _faults(self, sample: GpuSample) -> list[Finding]:
         index, extra = sample.index, sample.extra
@@ -121,15 +120,14 @@ class Cards:
         return found
 
     def _heard(self, index: int) -> list[Finding]:
-        """What was not told yet of a GPU's Xids; a program's own fault it will tell itself."""
-        told_at = self._xid_told_at.get(index, 0.0)
-        new = [key for key in self._xids if key[0] == index and key[2] > told_at]
-        self._xid_told_at[index] = max([told_at, *(at for _, _, at in new)])
-        return [
-            _fault(xid_title(key[1]), self._xids[key].text, noted=key[1] in LOG_ONLY)
-            for key in new
-            if xid_class(key[1]) is not XidClass.APPLICATION
-        ]
+        """The newest Xid of a GPU where it is new; a program's own fault it will tell itself."""
+        heard = self._xids.get(index)
+        if not heard or heard[-1] is self._xid_told.get(index):
+            return []
+        newest = self._xid_told[index] = heard[-1]
+        if newest.xid is None or xid_class(newest.xid) is XidClass.APPLICATION:
+            return []
+        return [_fault(xid_title(newest.xid), newest.text, noted=newest.xid in LOG_ONLY)]
 
     def _note(self, sample: GpuSample) -> None:
         if sample.index not in self._own or sample.utilization_percent is None:
