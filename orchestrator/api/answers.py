@@ -19,7 +19,7 @@ class DaemonSilent(DaemonError):  # noqa: N818  says what happened
 
 
 class DaemonGone(DaemonError):  # noqa: N818  says what happened
-    """It hung up before it answered: it was ending, or was killed."""
+    """It hung up on a call: it was ending, or was killed."""
 
 
 class Response(NamedTuple):

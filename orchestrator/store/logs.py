@@ -269,7 +269,7 @@ class Logs:
         fd = _open(Segment.at(writer.folder, start, start).path)
         full_fd, full = writer.fd, writer.segment
         writer.fd, writer.start, writer.end = fd, start, start
-        # Not before: a segment that somebody seems to write to stays as it is, for good.
+        # Not before: a segment that has a writer stays as it is.
         self._closer.submit(self._finish, full_fd, full)
 
     def _finish(self, fd: int, segment: Segment) -> None:
@@ -278,7 +278,8 @@ class Logs:
         if part is None:
             return
         with self._lock:
-            if any(writer.segment.path == segment.path for writer in self._writers.values()):
+            # A copy at once: others open and close logs meanwhile.
+            if any(one.segment.path == segment.path for one in tuple(self._writers.values())):
                 part.unlink()
             else:
                 segments.swap(segment, part)
