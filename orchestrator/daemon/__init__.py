@@ -14,6 +14,7 @@ crew.py         one supervisor for each run that lives; display.py what is shown
                 stopping.py who waits for the end of one, gate.py whose relaunch is next,
                 policies.py what it decides by, placed.py where a run stays when its target is
                 edited, arriving.py whether it is where an edited address leads,
+                recruiting.py makes each supervisor,
                 adopted.py and simulated.py of runs whose job the inventory has not
 leasing.py      which hosts are driven here, where several daemons share a database; neighbours.py
                 shows what the others drive, elsewhere.py knows whose a question is, passing.py

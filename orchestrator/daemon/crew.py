@@ -8,30 +8,23 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from orchestrator.acting import Stages
 from orchestrator.clock import Clock
-from orchestrator.core.decide.decision import Policy, RunView
+from orchestrator.core.decide.decision import RunView
 from orchestrator.core.decide.inputs import Accepted, PolicyChanged, StopAsked
 from orchestrator.core.decide.lifecycle import decide
-from orchestrator.core.decide.restart import waits_by_another
-from orchestrator.core.detect.proving import read_rule
-from orchestrator.core.detect.signatures import Signature
 from orchestrator.core.errors import NotDriven, OrchError
 from orchestrator.core.model import Inventory, Job, LinkState, Run, RunState, Target
 from orchestrator.daemon.adopted import jobs_of
-from orchestrator.daemon.arriving import Arrival
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.daemon.gate import Gate
 from orchestrator.daemon.heeding import Heeding
-from orchestrator.daemon.placed import placed, stays, where
-from orchestrator.daemon.policies import policy_of
-from orchestrator.daemon.simulated import JOB, simulated_rules
+from orchestrator.daemon.placed import where
+from orchestrator.daemon.recruiting import Recruiting
 from orchestrator.daemon.stopping import Ending, Stopping, kept
 from orchestrator.store.store import Store
 from orchestrator.supervise import Supervisor
@@ -58,17 +51,23 @@ class Crew:
         evidence: Path,
     ) -> None:
         self._store, self._fleet, self._clock = store, fleet, clock
-        self._environment, self._inventory, self._evidence = environment, inventory, evidence
-        self._drives = drives
-        self._gate = Gate(clock)
+        self._inventory, self._drives = inventory, drives
         self._taking_up = asyncio.Lock()
         self._beginning: set[str] = set()
         self._members: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[Ending | None]] = {}
-        self._refuted: dict[str, Target] = {}
-        """Where a run was looked for, at an address that was edited, and is not."""
         self.display = Display(
             store=store, board=board, fleet=fleet, drives=drives, members=self._members
+        )
+        self._recruiting = Recruiting(
+            store=store,
+            fleet=fleet,
+            clock=clock,
+            environment=environment,
+            inventory=inventory,
+            display=self.display,
+            evidence=evidence,
+            gate=Gate(clock),
         )
         self.heeding = Heeding(
             store=store,
@@ -76,7 +75,7 @@ class Crew:
             display=self.display,
             members=self._members,
             inventory=inventory,
-            policy=self._policy,
+            policy=self._recruiting.policy,
         )
         self.stopping = Stopping(
             clock=clock,
@@ -130,7 +129,7 @@ class Crew:
         elif run.state is RunState.PENDING:
             await self._forsake(run, job)
         else:
-            member = self._member(view, job)
+            member = self._recruiting.member(view, job)
             if stop is not None:
                 member.tell(stop)
             self._start(member)
@@ -141,7 +140,7 @@ class Crew:
         for ident, job in (await jobs_of(self._store, runs, self._inventory())).items():
             if (member := self._members.get(ident)) is None:
                 continue
-            now = self._placed(member.view.run, member.job)
+            now = self._recruiting.placed(member.view.run, member.job)
             now = now if job is None else replace(now, restart=job.restart)
             if now.targets != member.job.targets:
                 await self._begin_anew(ident, now)
@@ -185,7 +184,7 @@ class Crew:
     async def _forsake(self, run: Run, job: Job) -> None:
         """A daemon died before its first decision: whoever asked for it was told of an error."""
         view = await self._store.view(run.id)
-        decision = decide(view, StopAsked(), await self._policy(job), self._clock.now())
+        decision = decide(view, StopAsked(), await self._recruiting.policy(job), self._clock.now())
         await self._store.apply(decision)
         await self.display.show(run.id)
 
@@ -193,10 +192,10 @@ class Crew:
         """Store a new run's first decision, its launch, and give it a supervisor."""
         self._store.logs.claim(run.id, run.uid)
         view = await self._store.view(run.id)
-        decision = decide(view, Accepted(), await self._policy(job), self._clock.now())
+        decision = decide(view, Accepted(), await self._recruiting.policy(job), self._clock.now())
         await self._store.apply(decision)
         view = await self._store.view(run.id)
-        self._start(self._member(view, job))
+        self._start(self._recruiting.member(view, job))
         await self.display.show(run.id)
 
     async def is_ours(self, run: str) -> bool:
@@ -251,14 +250,14 @@ class Crew:
                     await member.supervise()
                     break
             except Exception:  # the supervisor loop is one of two places that may
-                known = member.deaf or member.job.target == self._refuted.get(run.id)
+                known = member.deaf or self._recruiting.is_refuted(member)
                 level = logging.INFO if known else logging.ERROR
                 said = {"run": run.id, "job": run.job}
                 logger.log(level, "supervisor.failed", exc_info=True, extra=said)
             member, anew = await self._again(member), False
             self._members[run.id] = member
         self._members.pop(run.id, None)
-        self._refuted.pop(run.id, None)
+        self._recruiting.forget(run.id)
         try:
             await self.display.show(run.id)
         except OrchError as error:
@@ -276,7 +275,7 @@ class Crew:
         while True:
             await self._clock.sleep(RESTART_AFTER_S)
             try:
-                again = self._member(await self._store.view(run.id), member.job)
+                again = self._recruiting.member(await self._store.view(run.id), member.job)
             except OrchError as error:
                 logger.warning("supervisor.waits", extra={"run": run.id, "why": str(error)})
             except Exception:  # a part of the supervisor loop
@@ -285,53 +284,6 @@ class Crew:
                 for word in member.inbox.unheard():
                     again.tell(word)
                 return again
-
-    def _member(self, view: RunView, job: Job) -> Supervisor:
-        """A supervisor; one of a run whose policy was edited while nobody looked knows of it."""
-        run, job = view.run, self._placed(view.run, job)
-        if job.target.name != run.target:
-            logger.warning("run.stays", extra={"run": run.id, "at": job.target.name})
-        member = Supervisor(view, job, self._stages(run, job))
-        if waits_by_another(run, job.restart):
-            member.tell(PolicyChanged())
-        return member
-
-    def _placed(self, run: Run, job: Job) -> Job:
-        """The job where the run is, reached as the inventory says now."""
-        target = placed(job.target_named(run.target), run.target, self._inventory())
-        if run.whereabouts is not None and target == self._refuted.get(run.id):
-            target = stays(run.whereabouts, run.target)
-        return replace(job, targets=(target,))
-
-    def _stages(self, run: Run, job: Job) -> Stages:
-        target = job.target_named(run.target)
-        link, refuted = self._fleet.link(target), {run.id: target}
-        refute = partial(self._refuted.update, refuted)
-        arrival = Arrival(self._store, link, self._clock, run, target, refute)
-        return Stages(
-            store=self._store,
-            link=link,
-            machine=self._fleet.machine(target),
-            gpus=partial(self._fleet.gpus, target.name),
-            clock=self._clock,
-            rules=simulated_rules(self._rules()) if job.name == JOB else self._rules(),
-            policy=self._policy,
-            lookup=self._environment.lookup,
-            every_value=self._environment.every_value,
-            changed=self.display.changed,
-            resolved=self.display.resolved,
-            turn=self._gate.turn,
-            own_alert=job.name != JOB,
-            evidence=self._evidence,
-            settle=arrival.settle,
-            there=arrival.there,
-        )
-
-    def _rules(self) -> tuple[Signature, ...]:
-        return tuple(read_rule(rule).signature for rule in self._inventory().rules)
-
-    async def _policy(self, job: Job) -> Policy:
-        return await policy_of(job, self._inventory().alerts, self._store, self._clock)
 
 
 async def _cancelled(tasks: list["asyncio.Task[Ending | None]"]) -> None:

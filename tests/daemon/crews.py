@@ -27,6 +27,13 @@ WITHIN_S = 30.0
 class HastyClock(SystemClock):
     """Pauses are short: who waits for a second look need not wait long for it."""
 
+    ahead_s = 0.0
+    """What is put on its time."""
+
+    def monotonic(self) -> float:
+        """As it is, or later."""
+        return super().monotonic() + self.ahead_s
+
     async def sleep(self, seconds: float) -> None:
         """At most a moment."""
         await super().sleep(min(seconds, 0.05))

@@ -12,6 +12,7 @@ from orchestrator.core.model import Host, Run, RunState, Target
 from orchestrator.daemon.arriving import Arrival
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.placed import is_elsewhere, stays, where
+from orchestrator.daemon.recruiting import ASKED_AGAIN_AFTER_S
 from orchestrator.daemon.stopping import keep
 from orchestrator.link.link import Link
 from orchestrator.store import Store
@@ -123,12 +124,23 @@ async def test_a_run_is_looked_for_at_its_old_address_once_the_new_one_has_it_no
     await until(lambda: is_at(crew, run, stays(old, "ct202")))
     await crew.follow_inventory()
     assert crew._members[run.id].job.target == stays(old, "ct202")
-    assert where(run, source.inventory()) == source.inventory().targets["ct202"]
+    edited = source.inventory().targets["ct202"]
+    assert where(run, source.inventory()) == edited
+    # The old address stays away: after a while the machine at the new one is asked once more.
+    cast(HastyClock, crew._clock).ahead_s = ASKED_AGAIN_AFTER_S
+    await until(lambda: is_at_once(crew, run, edited))
+    await until(lambda: is_at(crew, run, stays(old, "ct202")))
     source.text = INVENTORY
     await crew.follow_inventory()
     await until(lambda: is_at(crew, run, old))
     assert await state(store, run) is RunState.BACKOFF
     assert not await is_over(store, run)
+
+
+async def is_at_once(crew: Crew, run: Run, target: Target) -> bool:
+    """Whether a run is watched there after one more look at the inventory."""
+    await crew.follow_inventory()
+    return await is_at(crew, run, target)
 
 
 async def is_at(crew: Crew, run: Run, target: Target) -> bool:
