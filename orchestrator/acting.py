@@ -77,7 +77,7 @@ class Stages:
     own_alert: bool
     """Whether the run's relay may alert by itself; it would tell a simulation as the truth."""
     evidence: Path
-    settle: Callable[[], Coroutine[Any, Any, None]]
+    seek: Callable[[], Coroutine[Any, Any, None]]
     """Finds out whether the run is where `link` leads; OrchError where it is not."""
     there: Callable[[], Awaitable[None]]
     """Until that is found out: nothing is asked of another machine, and nothing done there."""

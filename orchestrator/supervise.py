@@ -65,7 +65,7 @@ class Supervisor:
         """Until the run has ended and nothing is left to do; Unreachable where the link closes."""
         async with asyncio.TaskGroup() as tasks:
             hearing = tasks.create_task(self._until_deaf(), name=f"link {self.view.run.id}")
-            seeking = tasks.create_task(self._stages.settle(), name=f"seek {self.view.run.id}")
+            seeking = tasks.create_task(self._stages.seek(), name=f"seek {self.view.run.id}")
             self.actor.act(await self._stages.store.actions.pending(self.view.run.id), tasks)
             observer = self._observe_if_launched(tasks)
             while not self.view.run.state.ended:

@@ -50,7 +50,7 @@ class Arrival:
         """Until it is known that the run is there; for ever where it is not."""
         await self._there.wait()
 
-    async def settle(self) -> None:
+    async def seek(self) -> None:
         """Find it out, and keep where the run is; TargetError where it is not there."""
         if self._run.whereabouts == self._now:
             return

@@ -108,6 +108,6 @@ class Recruiting:
             turn=self.gate.turn,
             own_alert=job.name != JOB,
             evidence=self.evidence,
-            settle=arrival.settle,
+            seek=arrival.seek,
             there=arrival.there,
         )

@@ -60,7 +60,7 @@ async def test_nothing_is_done_before_the_machine_says_that_it_has_the_run(
     waiting_for = asyncio.create_task(one.there())
     await asyncio.sleep(0)
     assert not waiting_for.done()
-    await one.settle()
+    await one.seek()
     await waiting_for
     assert link.calls[0]["names"] == ["dflash-1.u1"]
     assert link.calls[0]["workdir"] == "/srv/orch"
@@ -73,7 +73,7 @@ async def test_a_machine_that_has_not_the_run_is_left_alone(store: Store, run: R
     refuted: list[str] = []
     one = arrival(store, Asked("dflash-2.u1"), run, NOW, refuted)
     with pytest.raises(TargetError, match="dflash-1 is not at ct200"):
-        await one.settle()
+        await one.seek()
     assert refuted == [run.id]
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(one.there(), 0.05)
@@ -85,7 +85,7 @@ async def test_the_same_address_is_not_asked(store: Store, run: Run) -> None:
     link, other = Asked(), replace(WAS, python="/opt/python3")
     one = arrival(store, link, run, other, [])
     await one.there()
-    await one.settle()
+    await one.seek()
     assert link.calls == []
     assert (await store.runs.get(run.id)).whereabouts == other
 
@@ -97,7 +97,7 @@ async def test_a_run_of_an_older_orch_waits_for_nothing(store: Store, run: Run, 
     older = await store.runs.get(run.id)
     one = arrival(store, Asked(*(["dflash-1.u1"] if seen else [])), older, NOW, [])
     await one.there()
-    await one.settle()
+    await one.seek()
     assert (await store.runs.get(run.id)).whereabouts == (NOW if seen else None)
 
 
