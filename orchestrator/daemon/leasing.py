@@ -38,8 +38,9 @@ class Leasing:
         driver: Mapping[str, Any],
     ) -> None:
         self._leases, self._clock, self._inventory = leases, clock, inventory
-        self._driver = {"machine": socket.gethostname(), "pid": os.getpid(), **driver}
         self._here = f"{socket.gethostname()}{_mark()}"
+        known_by = {"machine": socket.gethostname(), "here": self._here, "pid": os.getpid()}
+        self._driver = {**known_by, **driver}
         self._confirmed_at = float("-inf")
         self._turning = asyncio.Lock()
         self._driven: dict[str, int] = {}
@@ -48,8 +49,8 @@ class Leasing:
         """Every lease of the fleet, as of the last turn."""
         self.views: Callable[[str], list[Any]] = lambda _: []
         """Of a host that is driven here: its targets as they are shown."""
-        self.standing: Callable[[], Awaitable[Iterable[Host]]] = _nowhere
-        """Hosts of live runs, whatever the targets of the inventory lead to by now."""
+        self.standing: Callable[[], Awaitable[Iterable[str]]] = _nowhere
+        """Hosts of live runs, by key, whatever the targets of the inventory lead to by now."""
         self.on_change: Change = _nothing
         """Called when hosts were gained, and with those that were lost; one change at a time."""
         self._changes: asyncio.Queue[frozenset[str]] = asyncio.Queue()
@@ -110,6 +111,12 @@ class Leasing:
         """The lease of a host, whoever has it."""
         return next((lease for lease in self.all if lease.host == key), None)
 
+    def was_ours(self, key: str) -> bool:
+        """Whether a daemon of this machine and this inventory drove a host last, or does now."""
+        lease = self.of(key)
+        who = {} if lease is None else lease.driver
+        return all(who.get(name) == self._driver.get(name) for name in ("here", "inventory"))
+
     async def begin(self) -> None:
         """The first turn, before anything is driven."""
         await self.turn()
@@ -162,13 +169,19 @@ class Leasing:
         asked_at = self._clock.monotonic()
         views = {key: self.views(key) for key in self._driven}
         try:
-            hosts = (*_hosts(self._inventory()), *await self.standing())
-            wanted = {self.key(host) for host in hosts}
+            wanted = self._wanted(await self.standing())
             self.all = await leases.turn(wanted, self._driver, views)
             self._confirmed_at = asked_at
         except StoreError as error:
             logger.warning("leases.unseen", extra={"why": str(error)})
         self._compare()
+
+    def _wanted(self, standing: Iterable[str]) -> set[str]:
+        """Where targets are, and of the other hosts those that no other inventory's daemon had."""
+        inventory = self._inventory()
+        known = {self.key(host) for host in inventory.hosts.values()}
+        targets = {self.key(target.host) for target in inventory.targets.values()}
+        return targets | {key for key in standing if key in known or self.was_ours(key)}
 
     def _compare(self) -> None:
         """Tell of what has changed since the last turn."""
@@ -207,11 +220,7 @@ def _mark() -> str:
     return f"-{hashlib.sha256(ident).hexdigest()[:6]}" if ident else ""
 
 
-def _hosts(inventory: Inventory) -> Iterable[Host]:
-    return [target.host for target in inventory.targets.values()]
-
-
-async def _nowhere() -> Iterable[Host]:
+async def _nowhere() -> Iterable[str]:
     return ()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.api.location import Location
 from orchestrator.clock import Clock
-from orchestrator.core.model import Host, Inventory, Target
+from orchestrator.core.model import Inventory, Target
 from orchestrator.daemon import logs
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.coming_back import ComingBack
@@ -30,7 +30,6 @@ from orchestrator.daemon.lasting import lasting
 from orchestrator.daemon.leasing import Leasing
 from orchestrator.daemon.neighbours import Neighbours
 from orchestrator.daemon.passing import Passing
-from orchestrator.daemon.placed import where
 from orchestrator.daemon.rebuilding import Rebuilding
 from orchestrator.daemon.simulated import with_simulation
 from orchestrator.deploy.bundle import Bundle
@@ -139,7 +138,7 @@ class Parts:
                 evidence=location.state_folder / EVIDENCE_FOLDER,
             )
             stack.push_async_callback(crew.close)
-            leasing.standing = partial(_hosts_of_runs, store, file, leasing, crew.targets)
+            leasing.standing = partial(_hosts_of_runs, store, leasing, crew.targets)
             fleet.follow(file.current())
             passing = Passing(store.requests, leasing, clock, location.socket)
             back = ComingBack(file, store)
@@ -224,25 +223,16 @@ def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location
     where = {"inventory": str(location.inventory)}
     leasing = Leasing(store.leases, clock, file.current, where)
     store.runs.host_of = leasing.key_of
-    leasing.standing = partial(_hosts_of_runs, store, file, leasing, list)
+    leasing.standing = partial(_hosts_of_runs, store, leasing, list)
     return leasing
 
 
 async def _hosts_of_runs(
-    store: Store, file: InventoryFile, leasing: Leasing, watched: Callable[[], list[Target]]
-) -> list[Host]:
-    """Of the live runs that are to be watched here: where they are, their targets may not be.
-
-    One that has ended is `watched` until all is done for it.
-    """
-    inventory, found = file.current(), [target.host for target in watched()]
-    for run in await store.runs.list(live=True):
-        at = where(run, inventory)
-        if at is None or leasing.key(at.host) != run.host:
-            continue
-        if run.job in inventory.jobs or at.host.name in inventory.hosts:
-            found.append(at.host)
-    return found
+    store: Store, leasing: Leasing, watched: Callable[[], list[Target]]
+) -> set[str]:
+    """Of the live runs, and of those that have ended and are `watched` until all is done."""
+    live = {run.host for run in await store.runs.list(live=True)}
+    return live | {leasing.key(target.host) for target in watched()}
 
 
 def _files(location: Location) -> list[Path]:

@@ -11,10 +11,12 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.core.errors import NotDriven
 from orchestrator.core.inventory.build import parse_inventory
+from orchestrator.core.model import Inventory
 from orchestrator.daemon.leasing import ALONE_S, Leasing
 from orchestrator.store import Store
 from orchestrator.store.leases import Lease, Leases
 from orchestrator.testing import ManualClock
+from tests.daemon.crews import HastyClock, until
 from tests.lab.postgres import Postgres
 from tests.store.test_leases import end_lease
 
@@ -27,6 +29,8 @@ hosts: {pve1: {hostname: 192.0.2.1}}
 targets: {ct200: {host: pve1}}
 jobs: {dflash: {target: ct200, workdir: /nowhere, command: sleep 1}}
 """
+OTHERS = INVENTORY.replace(b"pve1", b"pve2")
+"""The inventory without the host."""
 
 
 @pytest.fixture
@@ -69,8 +73,13 @@ async def test_a_host_that_was_away_between_two_looks_was_lost(
         assert await asyncio.wait_for(heard.get(), WITHIN_S) == {"pve1"}
         assert stood_still.drives("pve1")
     finally:
-        going_on.cancel()
-        await asyncio.gather(going_on, return_exceptions=True)
+        await ended(going_on)
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    """End what goes on for ever."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 class Late(Leases):
@@ -112,3 +121,50 @@ async def test_a_host_is_driven_only_while_the_database_says_so(url: str, tmp_pa
     await leasing.turn()
     assert not leasing.drives("pve1")
     await store.close()
+
+
+async def test_a_host_that_no_inventory_has_is_left_to_the_daemon_that_had_it(
+    url: str, tmp_path: Path
+) -> None:
+    """Another inventory's daemon would look for the run by its own job, and launch that there."""
+    with_it, without = (
+        parse_inventory(text, path="i.yaml", folder="/", exists=lambda _: True, home="/root")
+        for text in (INVENTORY, OTHERS)
+    )
+    looks = 0
+
+    async def standing() -> set[str]:
+        nonlocal looks
+        looks += 1
+        return {"pve1"}
+
+    async def has_looked() -> bool:
+        return looks > 3
+
+    async def drives(leasing: Leasing) -> bool:
+        return leasing.drives("pve1")
+
+    async with AsyncExitStack() as stack:
+
+        async def daemon(name: str, inventory: Inventory, team: str) -> Leasing:
+            store = await Store.open(tmp_path / name, SystemClock(), url)
+            stack.push_async_callback(store.close)
+            return Leasing(store.leases, HastyClock(), lambda: inventory, {"inventory": team})
+
+        before = await daemon("a", with_it, "ours.yaml")
+        await before.begin()
+        assert before.drives("pve1")
+        await before.close()
+        strangers = await daemon("b", without, "theirs.yaml")
+        after = await daemon("c", without, "ours.yaml")
+        for leasing in (strangers, after):
+            leasing.standing = standing
+            await leasing.begin()
+            looks, going_on = 0, asyncio.create_task(leasing.run())
+            stack.push_async_callback(ended, going_on)
+            await until(has_looked)
+            assert not strangers.drives("pve1")
+        await until(lambda: drives(after))
+        assert after.was_ours("pve1")
+        assert not strangers.was_ours("pve1")
+        assert not strangers.was_ours("pve9")
