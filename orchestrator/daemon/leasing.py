@@ -51,6 +51,8 @@ class Leasing:
         """Of a host that is driven here: its targets as they are shown."""
         self.standing: Callable[[], Awaitable[Iterable[str]]] = _nowhere
         """Hosts of live runs, by key, whatever the targets of the inventory lead to by now."""
+        self._standing: frozenset[str] = frozenset()
+        """Its last good answer; none before the first look."""
         self.on_change: Change = _nothing
         """Called when hosts were gained, and with those that were lost; one change at a time."""
         self._changes: asyncio.Queue[frozenset[str]] = asyncio.Queue()
@@ -129,6 +131,7 @@ class Leasing:
             return
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell(), name="hosts")
+            tasks.create_task(self._look(), name="standing")
             while True:
                 await self._clock.sleep(TURN_S)
                 await self.turn()
@@ -140,6 +143,15 @@ class Leasing:
                 await self.on_change(lost)
             except OrchError as error:
                 logger.warning("hosts.change_failed", extra={"why": str(error)})
+
+    async def _look(self) -> None:
+        """Beside the turns: what is held is renewed, also while this cannot be read."""
+        while True:
+            try:
+                self._standing = frozenset(await self.standing())
+            except (StoreError, ValueError) as error:
+                logger.warning("hosts.unread", extra={"why": str(error)})
+            await self._clock.sleep(TURN_S)
 
     async def close(self) -> None:
         """Let go of everything, so that others need not wait."""
@@ -169,19 +181,18 @@ class Leasing:
         asked_at = self._clock.monotonic()
         views = {key: self.views(key) for key in self._driven}
         try:
-            wanted = self._wanted(await self.standing())
-            self.all = await leases.turn(wanted, self._driver, views)
+            self.all = await leases.turn(self._wanted(), self._driver, views)
             self._confirmed_at = asked_at
         except StoreError as error:
             logger.warning("leases.unseen", extra={"why": str(error)})
         self._compare()
 
-    def _wanted(self, standing: Iterable[str]) -> set[str]:
+    def _wanted(self) -> set[str]:
         """Where targets are, and of the other hosts those that no other inventory's daemon had."""
         inventory = self._inventory()
         known = {self.key(host) for host in inventory.hosts.values()}
         targets = {self.key(target.host) for target in inventory.targets.values()}
-        return targets | {key for key in standing if key in known or self.was_ours(key)}
+        return targets | {key for key in self._standing if key in known or self.was_ours(key)}
 
     def _compare(self) -> None:
         """Tell of what has changed since the last turn."""

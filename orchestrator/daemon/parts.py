@@ -223,7 +223,6 @@ def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location
     where = {"inventory": str(location.inventory)}
     leasing = Leasing(store.leases, clock, file.current, where)
     store.runs.host_of = leasing.key_of
-    leasing.standing = partial(_hosts_of_runs, store, leasing, list)
     return leasing
 
 

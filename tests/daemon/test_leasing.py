@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.errors import NotDriven
+from orchestrator.core.errors import NotDriven, StoreError
 from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.leasing import ALONE_S, Leasing
@@ -33,6 +33,11 @@ OTHERS = INVENTORY.replace(b"pve1", b"pve2")
 """The inventory without the host."""
 
 
+def inventory_of(text: bytes) -> Inventory:
+    """As a daemon reads it."""
+    return parse_inventory(text, path="i.yaml", folder="/", exists=lambda _: True, home="/root")
+
+
 @pytest.fixture
 def url(postgres: Postgres) -> str:
     """An empty database."""
@@ -43,9 +48,7 @@ def url(postgres: Postgres) -> str:
 async def pair(url: str, tmp_path: Path) -> AsyncIterator[tuple[Leasing, Leasing]]:
     """Two daemons of one fleet, which turn their leases when the test says so."""
     clock = SystemClock()
-    inventory = parse_inventory(
-        INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
-    )
+    inventory = inventory_of(INVENTORY)
     async with AsyncExitStack() as stack:
         found = []
         for name in ("a", "b"):
@@ -99,9 +102,7 @@ class Late(Leases):
 async def test_a_host_is_driven_only_while_the_database_says_so(url: str, tmp_path: Path) -> None:
     """Unheard for nearly as long as a lease lasts it is ours no more, counted from the question."""
     clock = ManualClock()
-    inventory = parse_inventory(
-        INVENTORY, path="i.yaml", folder="/", exists=lambda _: True, home="/root"
-    )
+    inventory = inventory_of(INVENTORY)
     host = inventory.targets["ct200"].host
     store = await Store.open(tmp_path / "a", SystemClock(), url)
     assert store.leases is not None
@@ -127,10 +128,7 @@ async def test_a_host_that_no_inventory_has_is_left_to_the_daemon_that_had_it(
     url: str, tmp_path: Path
 ) -> None:
     """Another inventory's daemon would look for the run by its own job, and launch that there."""
-    with_it, without = (
-        parse_inventory(text, path="i.yaml", folder="/", exists=lambda _: True, home="/root")
-        for text in (INVENTORY, OTHERS)
-    )
+    with_it, without = inventory_of(INVENTORY), inventory_of(OTHERS)
     looks = 0
 
     async def standing() -> set[str]:
@@ -168,3 +166,40 @@ async def test_a_host_that_no_inventory_has_is_left_to_the_daemon_that_had_it(
         assert after.was_ours("pve1")
         assert not strangers.was_ours("pve1")
         assert not strangers.was_ours("pve9")
+
+
+@pytest.mark.parametrize("error", [StoreError, ValueError])
+async def test_leases_are_renewed_while_the_runs_cannot_be_read(
+    url: str, tmp_path: Path, error: type[Exception]
+) -> None:
+    """A row that is damaged or hung is no reason to lose every host: the last answer counts."""
+    clock, failures = HastyClock(), 0
+
+    async def standing() -> set[str]:
+        nonlocal failures
+        if not leasing.drives("pve1"):
+            return {"pve1"}
+        failures += 1
+        raise error("as nobody thought of")
+
+    async def drives() -> bool:
+        return leasing.drives("pve1")
+
+    async def is_renewed() -> bool:
+        return failures > 3 and leasing._confirmed_at > failing_since
+
+    async with AsyncExitStack() as stack:
+        store = await Store.open(tmp_path / "a", SystemClock(), url)
+        stack.push_async_callback(store.close)
+        before = Leasing(store.leases, clock, lambda: inventory_of(INVENTORY), {})
+        await before.begin()
+        await before.close()
+        leasing = Leasing(store.leases, clock, lambda: inventory_of(OTHERS), {})
+        leasing.standing = standing
+        await leasing.begin()
+        stack.push_async_callback(ended, asyncio.create_task(leasing.run()))
+        await until(drives)
+        failing_since = clock.monotonic()
+        await until(is_renewed)
+        assert leasing.drives("pve1")
+        assert leasing.drives("pve2")
