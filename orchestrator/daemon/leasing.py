@@ -50,7 +50,7 @@ class Leasing:
         self.views: Callable[[str], list[Any]] = lambda _: []
         """Of a host that is driven here: its targets as they are shown."""
         self.standing: Callable[[], Awaitable[Iterable[str]]] = _nowhere
-        """Hosts of live runs, by key, whatever the targets of the inventory lead to by now."""
+        """Hosts with something left to do, by key, wherever the inventory's targets lead to now."""
         self._standing: frozenset[str] = frozenset()
         """Its last good answer; none before the first look."""
         self.on_change: Change = _nothing

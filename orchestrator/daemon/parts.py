@@ -138,7 +138,7 @@ class Parts:
                 evidence=location.state_folder / EVIDENCE_FOLDER,
             )
             stack.push_async_callback(crew.close)
-            leasing.standing = partial(_hosts_of_runs, store, leasing, crew.targets)
+            leasing.standing = partial(_standing, store, leasing, crew.targets)
             fleet.follow(file.current())
             passing = Passing(store.requests, leasing, clock, location.socket)
             back = ComingBack(file, store)
@@ -226,12 +226,11 @@ def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location
     return leasing
 
 
-async def _hosts_of_runs(
+async def _standing(
     store: Store, leasing: Leasing, watched: Callable[[], list[Target]]
-) -> set[str]:
-    """Of the live runs, and of those that have ended and are `watched` until all is done."""
-    live = {run.host for run in await store.runs.list(live=True)}
-    return live | {leasing.key(target.host) for target in watched()}
+) -> frozenset[str]:
+    """Where something is left to do, and where runs are `watched` until all is done for them."""
+    return await store.unsettled() | {leasing.key(target.host) for target in watched()}
 
 
 def _files(location: Location) -> list[Path]:

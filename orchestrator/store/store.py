@@ -37,6 +37,7 @@ from orchestrator.store.logs import LOG_FOLDER, Logs
 from orchestrator.store.pushed import Pushed
 from orchestrator.store.retention import Kept, Pruned, expired_logs, forget_rows
 from orchestrator.store.schema import DATABASE_FILE, open_database, open_postgres
+from orchestrator.store.unsettled import unsettled_hosts
 from orchestrator.store.worker import Worker
 
 METRICS_FOLDER = "metrics"
@@ -144,6 +145,10 @@ class Store:
     async def views(self, runs: Iterable[str]) -> tuple[RunView, ...]:
         """All that is known of these runs, at one moment."""
         return await self._worker.call(lambda c: tuple(_view(c, run) for run in runs))
+
+    async def unsettled(self) -> frozenset[str]:
+        """Hosts, as the leases name them, on which something is left to do or to care for."""
+        return await self._worker.call(unsettled_hosts)
 
     async def apply(self, decision: Decision) -> Applied:
         """Store a decision in one transaction: run, incidents, deliveries, actions, journal.
