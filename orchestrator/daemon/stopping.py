@@ -71,7 +71,9 @@ class Stopping:
             self._under_way.remove(run)
 
     async def _ended(self, run: Run, word: StopAsked, *, waits: bool) -> dict[str, Any] | None:
-        task, since = self.tasks[run.id], self.clock.monotonic()
+        task, since = self.tasks.get(run.id), self.clock.monotonic()
+        if task is None:
+            raise _let_go(run)  # while the word was being kept
         while not (await asyncio.wait({task}, timeout=None if waits else LOOKS_EVERY_S))[0]:
             if self._is_heard(run):
                 if self._is_away(run, since):
@@ -106,7 +108,7 @@ class Stopping:
 
     def _unsupervised(self, run: Run) -> UsageError | NotDriven:
         if not self.drives(run.host):
-            return _let_go(run)
+            return _not_ours(run)
         return UsageError(
             f"run {run.number} of {run.job} is not supervised: its target {run.target} is no "
             "longer in the inventory.",
@@ -143,9 +145,18 @@ def _undecided(run: Run) -> OrchError:
     )
 
 
+def _not_ours(run: Run) -> NotDriven:
+    return NotDriven(
+        f"{run.host} went to another daemon before run {run.number} of {run.job} was stopped.",
+        target=run.host,
+        remedy="`orch daemon status` says to which one; stop it once more.",
+    )
+
+
 def _let_go(run: Run) -> NotDriven:
     return NotDriven(
         f"{run.host} went to another daemon while run {run.number} of {run.job} was being stopped.",
         target=run.host,
-        remedy="`orch status` says what became of it; stop it once more.",
+        remedy="The stop is kept, and done by the daemon that drives the host next; "
+        f"`orch show {run.id}` says when the run has ended.",
     )

@@ -15,6 +15,7 @@ from orchestrator.core.model import Run, RunState
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.launching import _stop_others
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.stopping import kept
 from orchestrator.link.calls import CallFailed
 from orchestrator.patience import is_to_wait
 from orchestrator.probe.fence import Fenced
@@ -135,3 +136,17 @@ async def test_what_was_ended_before_an_attempt_is_not_what_a_stop_ended(
     assert (await store.view(run.id)).incidents[-1].signature == "launch_failed"
     assert (await remains(store, run))[0] == "cancelled"
     assert await ending is None
+
+
+async def test_a_host_that_goes_to_another_daemon_over_a_stop_leaves_the_word(
+    crew: Crew, store: Store
+) -> None:
+    """Whoever asked is told that it is kept, and not to ask once more."""
+    run = await stored(store, waiting())
+    await crew.take_up()
+    left_meanwhile = replace(crew.stopping, tasks={})
+    with pytest.raises(NotDriven) as caught:
+        await left_meanwhile.stop(run, 0.5)
+    assert caught.value.remedy is not None
+    assert caught.value.remedy.startswith("The stop is kept")
+    assert await kept(store, [run]) == {run.id: StopAsked(grace_s=0.5)}
