@@ -122,8 +122,12 @@ async def keep(store: Store, run: Run, word: StopAsked) -> None:
 
 
 async def kept(store: Store, runs: Iterable[Run]) -> dict[str, StopAsked]:
-    """The words about these runs that no daemon has decided on yet, by run."""
-    open_to_it = [run for run in runs if not (run.state.ended or run.state is RunState.STOPPING)]
+    """The words about these runs, which end them unless they have ended, by run.
+
+    One that was decided on is among them until then: to be told twice is to be told once, and a
+    run that is being stopped already may be so by its policy, which launches it again.
+    """
+    open_to_it = [run for run in runs if not run.state.ended]
     known = await store.values.several([_key(run) for run in open_to_it])
     return {
         run.id: StopAsked(grace_s=float(known[_key(run)]["grace_s"]))

@@ -8,14 +8,14 @@ from typing import cast
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.core.decide.decision import Action, ActionKind, Decision
+from orchestrator.core.decide.decision import STOP_ON, Action, ActionKind, Decision
 from orchestrator.core.decide.inputs import StopAsked
 from orchestrator.core.errors import AuthRefused, HostKeyRefused, NotDriven, TargetError
 from orchestrator.core.model import Run, RunState
 from orchestrator.daemon.crew import Crew
 from orchestrator.daemon.launching import _stop_others
 from orchestrator.daemon.parts import Parts
-from orchestrator.daemon.stopping import kept
+from orchestrator.daemon.stopping import keep, kept
 from orchestrator.link.calls import CallFailed
 from orchestrator.patience import is_to_wait
 from orchestrator.probe.fence import Fenced
@@ -150,3 +150,17 @@ async def test_a_host_that_goes_to_another_daemon_over_a_stop_leaves_the_word(
     assert caught.value.remedy is not None
     assert caught.value.remedy.startswith("The stop is kept")
     assert await kept(store, [run]) == {run.id: StopAsked(grace_s=0.5)}
+
+
+async def test_a_word_over_a_stop_of_the_policy_is_done_by_the_next_daemon(
+    crew: Crew, store: Store
+) -> None:
+    """It was being stopped for what it printed, and would be launched again: it is not."""
+    run = await stored(store, replace(waiting(), state=RunState.RUNNING))
+    stop = Action(kind=ActionKind.STOP, run=run.id, attempt=1, grace_s=0.1, reason=STOP_ON)
+    stopping = replace(run, state=RunState.STOPPING)
+    await store.apply(Decision(run=stopping, actions=(stop,)))
+    await keep(store, run, StopAsked(grace_s=0.1))
+    await crew.take_up()
+    await until(lambda: is_over(store, run))
+    assert await state(store, run) is RunState.STOPPED
