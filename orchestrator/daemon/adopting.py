@@ -54,6 +54,7 @@ async def adopt(parts: Parts, body: Mapping[str, Any]) -> AsyncGenerator[Message
         session=seen["name"],
         directory=f"{job.workdir}/runs/{{id}}.{uid}",
         why=str(body.get("why") or f"adopted: {seen['command']}"),
+        host=parts.leasing.key(target.host),
         whereabouts=target,
     )
     with parts.crew.beginning(uid):

@@ -295,5 +295,6 @@ def _draft(parts: Parts, job: Job, release: Release | None, request: RunRequest)
         why=request.why,
         args=request.args,
         env=dict(request.env),
+        host=parts.leasing.key(job.target.host),
         whereabouts=job.target,
     )

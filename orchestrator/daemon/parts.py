@@ -221,9 +221,7 @@ class Parts:
 
 def _leasing(store: Store, clock: Clock, file: InventoryFile, location: Location) -> Leasing:
     where = {"inventory": str(location.inventory)}
-    leasing = Leasing(store.leases, clock, file.current, where)
-    store.runs.host_of = leasing.key_of
-    return leasing
+    return Leasing(store.leases, clock, file.current, where)
 
 
 async def _standing(

@@ -104,6 +104,7 @@ def _draft(parts: Parts, target: Target, sample: str, signature: str) -> Run:
         directory=f"{folder}/runs/{{id}}.{uid}",
         why=f"simulation of {signature}",
         args=(sample,),
+        host=parts.leasing.key(target.host),
         whereabouts=target,
     )
 

@@ -39,8 +39,6 @@ class Runs:
         self._worker = worker
         self._clock = clock
         self._guard = guard
-        self.host_of: Callable[[str], str] = lambda _: ""
-        """The host of a target as the leases name it, where several daemons share a fleet."""
 
     async def create(self, draft: Run) -> Run:
         """Store a new run; its `number`, `id`, `directory` and `created_at` are filled in here.
@@ -49,7 +47,6 @@ class Runs:
         `number`, `id` and `created_at` are ignored.
         """
         now = self._clock.now()
-        draft = replace(draft, host=draft.host or self.host_of(draft.target))
         return await self._worker.call(lambda c: _create(c, draft, now, self._guard))
 
     async def has_numbers(self, job: str) -> bool:

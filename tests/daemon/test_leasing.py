@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +13,9 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.errors import NotDriven, StoreError
 from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Inventory
+from orchestrator.daemon.launching import RunRequest, _draft
 from orchestrator.daemon.leasing import ALONE_S, Leasing
+from orchestrator.daemon.parts import Parts
 from orchestrator.store import Store
 from orchestrator.store.leases import Lease, Leases
 from orchestrator.testing import ManualClock
@@ -203,3 +206,17 @@ async def test_leases_are_renewed_while_the_runs_cannot_be_read(
         await until(is_renewed)
         assert leasing.drives("pve1")
         assert leasing.drives("pve2")
+
+
+async def test_a_run_is_of_the_host_that_it_is_launched_on(url: str, tmp_path: Path) -> None:
+    """Its job was read before a deploy of minutes, in which its target was led elsewhere."""
+    store = await Store.open(tmp_path / "a", SystemClock(), url)
+    leasing = Leasing(store.leases, SystemClock(), lambda: inventory_of(INVENTORY), {})
+    await leasing.begin()
+    leasing._inventory = lambda: inventory_of(OTHERS)
+    parts = cast("Parts", SimpleNamespace(clock=SystemClock(), leasing=leasing))
+    job = inventory_of(INVENTORY).jobs["dflash"]
+    run = await store.runs.create(_draft(parts, job, None, RunRequest(env={})))
+    assert run.host == "pve1"
+    assert run.whereabouts == job.target
+    await store.close()
