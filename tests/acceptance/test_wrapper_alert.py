@@ -63,6 +63,7 @@ def test_a_bad_end_is_told_of_though_the_daemon_died(
     run = orch.json("ps")["runs"][0]["id"]
     assert run in begun.stdout
     folder = run_folder(request, orch, run)
+    orch.until(lambda: orch.json("show", run)["state"] == "running")
     os.kill(orch.json("daemon", "status")["pid"], signal.SIGKILL)
     (folder / "end").touch()
     (told,) = near.wait_for(1, timeout_s=WITHIN_S)
