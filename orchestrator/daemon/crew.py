@@ -134,6 +134,10 @@ class Crew:
                 member.tell(stop)
             self._start(member)
 
+    def asks_again(self) -> bool:
+        """Whether `follow_inventory` may find more than it did, though nothing was edited."""
+        return self._recruiting.asks_again()
+
     async def follow_inventory(self) -> None:
         """What it says now of restarts and of targets counts for runs that live, or end still."""
         runs = [member.view.run for member in self._members.values()]

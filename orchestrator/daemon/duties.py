@@ -64,7 +64,8 @@ class Duties:
             inventory = self.file.current()
             await self.environment.learn(wanted_names(inventory))
             self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
-            if inventory.digest != self.followed and await self._take_up():
+            edited = inventory.digest != self.followed
+            if (edited or self.crew.asks_again()) and await self._take_up():
                 self.followed = inventory.digest
             await self.clock.rest(FOLLOW_EVERY_S)
 

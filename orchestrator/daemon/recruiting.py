@@ -68,13 +68,20 @@ class Recruiting:
         if run.whereabouts is not None and target == refuted:
             stay = stays(run.whereabouts, run.target)
             is_away = self.fleet.named(stay.name)[0] is LinkState.UNREACHABLE
-            target = target if is_away and self.clock.monotonic() >= until else stay
+            answers = self.fleet.named(target.name)[0] is LinkState.CONNECTED
+            asks = is_away and answers and self.clock.monotonic() >= until
+            target = target if asks else stay
         return replace(job, targets=(target,))
 
     def is_refuted(self, member: Supervisor) -> bool:
         """Whether the run of this supervisor is not where it was looked for."""
         refuted, _ = self._refuted.get(member.view.run.id, (None, 0.0))
         return member.job.target == refuted
+
+    def asks_again(self) -> bool:
+        """Whether some run may be looked for once more where it was not."""
+        now = self.clock.monotonic()
+        return any(now >= until for _, until in self._refuted.values())
 
     def forget(self, run: str) -> None:
         """The run is over."""

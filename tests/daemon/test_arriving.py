@@ -138,8 +138,9 @@ async def test_a_run_is_looked_for_at_its_old_address_once_the_new_one_has_it_no
 
 
 async def is_at_once(crew: Crew, run: Run, target: Target) -> bool:
-    """Whether a run is watched there after one more look at the inventory."""
-    await crew.follow_inventory()
+    """Whether a run is watched there, where the crew does what the duties do."""
+    if crew.asks_again():
+        await crew.follow_inventory()
     return await is_at(crew, run, target)
 
 
