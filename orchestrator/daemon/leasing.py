@@ -116,8 +116,11 @@ class Leasing:
     def was_ours(self, key: str) -> bool:
         """Whether a daemon of this machine and this inventory drove a host last, or does now."""
         lease = self.of(key)
-        who = {} if lease is None else lease.driver
-        return all(who.get(name) == self._driver.get(name) for name in ("here", "inventory"))
+        if lease is None or lease.owner == self.own:
+            return lease is not None  # one that was given to us has the giver's words still
+        who = lease.driver
+        machine = "here" if "here" in who else "machine"  # which is all that an older orch said
+        return all(who.get(name) == self._driver[name] for name in (machine, "inventory"))
 
     async def begin(self) -> None:
         """The first turn, before anything is driven."""

@@ -117,8 +117,11 @@ class Stopping:
 
 
 async def keep(store: Store, run: Run, word: StopAsked) -> None:
-    """Store that a run is to be stopped, which nobody takes back."""
-    await store.values.set(_key(run), {"grace_s": word.grace_s})
+    """Store that a run is to be stopped, which nobody takes back.
+
+    NotDriven where another daemon took the host over: it has read what was kept for it by then.
+    """
+    await store.values.set(_key(run), {"grace_s": word.grace_s}, host=run.host)
 
 
 async def kept(store: Store, runs: Iterable[Run]) -> dict[str, StopAsked]:

@@ -14,6 +14,7 @@ from orchestrator.core.decide.decision import Note, Silence
 from orchestrator.core.model import Release
 from orchestrator.store import dialects, tables
 from orchestrator.store.rows import plain, release_of, row_of, silence_of
+from orchestrator.store.runs import Guard
 from orchestrator.store.worker import Worker
 
 
@@ -205,8 +206,9 @@ class Silences:
 class Values:
     """Single values by key, in JSON's types."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, guard: Guard) -> None:
         self._worker = worker
+        self._guard = guard
 
     async def get(self, key: str) -> Any:
         """The value, or None."""
@@ -220,10 +222,16 @@ class Values:
         rows = await self._worker.call(lambda c: c.execute(query).all())
         return {row.key: row.value for row in rows}
 
-    async def set(self, key: str, value: Any) -> None:
-        """Keep a value."""
+    async def set(self, key: str, value: Any, *, host: str | None = None) -> None:
+        """Keep a value; one of a `host` only as who drives it, else NotDriven."""
         row = {"key": key, "value": plain(value)}
-        await self._worker.call(lambda c: _set(c, row))
+
+        def keep(connection: Connection) -> None:
+            if host is not None:
+                self._guard(connection, host)
+            _set(connection, row)
+
+        await self._worker.call(keep)
 
     async def agree(self, key: str, value: Any) -> Any:
         """The value that is there, or this one, whoever of several daemons says it first."""

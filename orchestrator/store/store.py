@@ -80,7 +80,7 @@ class Store:
         self.journal = history.Journal(self._worker, clock)
         self.environments = environments.Environments(self._worker, clock)
         self.silences = history.Silences(self._worker, clock)
-        self.values = history.Values(self._worker)
+        self.values = history.Values(self._worker, self._guard)
         self.logs = Logs(folder / LOG_FOLDER)
         """Output, by run and attempt."""
         self.metrics = Logs(folder / METRICS_FOLDER)

@@ -1,8 +1,10 @@
 """Which hosts a daemon believes that it drives, on leases in a real PostgreSQL."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,17 +12,20 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.clock import SystemClock
+from orchestrator.core.decide.inputs import StopAsked
 from orchestrator.core.errors import NotDriven, StoreError
 from orchestrator.core.inventory.build import parse_inventory
 from orchestrator.core.model import Inventory
 from orchestrator.daemon.launching import RunRequest, _draft
 from orchestrator.daemon.leasing import ALONE_S, Leasing
 from orchestrator.daemon.parts import Parts
+from orchestrator.daemon.stopping import keep, kept
 from orchestrator.store import Store
 from orchestrator.store.leases import Lease, Leases
 from orchestrator.testing import ManualClock
 from tests.daemon.crews import HastyClock, until
 from tests.lab.postgres import Postgres
+from tests.store.nouns import draft
 from tests.store.test_leases import end_lease
 
 pytestmark = pytest.mark.xdist_group("pg")
@@ -169,6 +174,41 @@ async def test_a_host_that_no_inventory_has_is_left_to_the_daemon_that_had_it(
         assert after.was_ours("pve1")
         assert not strangers.was_ours("pve1")
         assert not strangers.was_ours("pve9")
+
+
+async def test_a_host_that_an_older_orch_drove_or_another_gave_is_ours(
+    url: str, tmp_path: Path
+) -> None:
+    """The former said less of itself, and who is given a host finds the giver's words there."""
+    inventory = inventory_of(INVENTORY)
+    ours = {"inventory": "ours.yaml"}
+    async with AsyncExitStack() as stack:
+        store = await Store.open(tmp_path / "a", SystemClock(), url)
+        stack.push_async_callback(store.close)
+        leasing = Leasing(store.leases, HastyClock(), lambda: inventory, ours)
+        said = {"machine": socket.gethostname(), "pid": 1, **ours}
+        lease = Lease(host="pve1", owner="another", token=1, driver=said, targets=(), left_s=-1.0)
+        leasing.all = (lease,)
+        assert leasing.was_ours("pve1")
+        leasing.all = (replace(lease, driver={**said, "machine": "elsewhere"}),)
+        assert not leasing.was_ours("pve1")
+        leasing.all = (replace(leasing.all[0], owner=leasing.own),)
+        assert leasing.was_ours("pve1")
+
+
+async def test_a_stop_is_kept_by_who_drives_the_host_alone(url: str, tmp_path: Path) -> None:
+    """Whoever took the host over has looked already for what was kept, and would not see it."""
+    run, word = replace(draft(), id="dflash-1", host="pve1"), StopAsked(grace_s=1.0)
+    inventory = inventory_of(INVENTORY)
+    async with AsyncExitStack() as stack:
+        store = await Store.open(tmp_path / "a", SystemClock(), url)
+        stack.push_async_callback(store.close)
+        with pytest.raises(NotDriven):
+            await keep(store, run, word)
+        assert await kept(store, [run]) == {}
+        await Leasing(store.leases, HastyClock(), lambda: inventory, {}).begin()
+        await keep(store, run, word)
+        assert await kept(store, [run]) == {"dflash-1": word}
 
 
 @pytest.mark.parametrize("error", [StoreError, ValueError])
