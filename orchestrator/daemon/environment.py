@@ -111,6 +111,7 @@ class Environment:
             self._warn("environment.value_refused", "variable", name, "a NUL")
             return None  # no variable of a program can hold it
         if found:
+            self._warned.pop(name, None)
             self._seen.setdefault(name, set()).add(found)
         return found or None
 
