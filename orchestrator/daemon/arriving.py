@@ -34,11 +34,11 @@ class Arrival:
         clock: Clock,
         run: Run,
         target: Target,
-        refuted: Callable[[], None],
+        told: Callable[[bool], None],
     ) -> None:
-        """`refuted` is called where the run is not there."""
+        """`told` is called with whether the run is there, where that was in doubt."""
         self._store, self._link, self._clock, self._run = store, link, clock, run
-        self._refuted = refuted
+        self._told = told
         self._now = replace(target, name=run.target)
         self._there = asyncio.Event()
         was = run.whereabouts
@@ -56,11 +56,13 @@ class Arrival:
             return
         # Of one that an older orch stored only what is seen is kept, and nothing waits for that.
         asked = self._doubted or self._run.whereabouts is None
-        if not asked or await self._is_there():
+        found = await self._is_there() if asked else True
+        if self._doubted:
+            self._told(found)
+        if found:
             await self._keep()
         elif self._doubted:
             at = self._link.target.name
-            self._refuted()
             raise TargetError(f"{self._run.id} is not at {at}.", target=at)
         self._there.set()
 

@@ -84,7 +84,7 @@ class Recruiting:
         return any(now >= until for _, until in self._refuted.values())
 
     def forget(self, run: str) -> None:
-        """The run is over."""
+        """The run is over, or where it was looked for."""
         self._refuted.pop(run, None)
 
     async def policy(self, job: Job) -> Policy:
@@ -95,10 +95,12 @@ class Recruiting:
         target = job.target_named(run.target)
         link = self.fleet.link(target)
 
-        def refute() -> None:
+        def told(is_there: bool) -> None:
             self._refuted[run.id] = target, self.clock.monotonic() + ASKED_AGAIN_AFTER_S
+            if is_there:
+                self.forget(run.id)
 
-        arrival = Arrival(self.store, link, self.clock, run, target, refute)
+        arrival = Arrival(self.store, link, self.clock, run, target, told)
         rules = tuple(read_rule(rule).signature for rule in self.inventory().rules)
         return Stages(
             store=self.store,

@@ -48,7 +48,11 @@ async def run(store: Store) -> Run:
 def arrival(store: Store, link: Asked, run: Run, target: Target, refuted: list[str]) -> Arrival:
     """That of a supervisor."""
     clock, there = HastyClock(), cast(Link, link)
-    return Arrival(store, there, clock, run, target, lambda: refuted.append(run.id))
+
+    def told(is_there: bool) -> None:
+        refuted.extend([] if is_there else [run.id])
+
+    return Arrival(store, there, clock, run, target, told)
 
 
 async def test_nothing_is_done_before_the_machine_says_that_it_has_the_run(
