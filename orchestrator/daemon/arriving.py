@@ -24,6 +24,18 @@ AGAIN_MOST_S = 30.0
 logger = logging.getLogger(__name__)
 
 
+async def has_run(link: Link, run: Run) -> bool:
+    """Whether a target knows the folder of a run; TargetError where it does not answer."""
+    folder = PurePosixPath(run.directory)
+    answer = await link.call(
+        "runs_known",
+        timeout_s=ASK_WITHIN_S,
+        workdir=str(folder.parent.parent),
+        names=[folder.name],
+    )
+    return bool(answer["runs"])
+
+
 class Arrival:
     """Of one supervisor: whether its link leads to its run."""
 
@@ -73,21 +85,13 @@ class Arrival:
             logger.warning("run.place_not_kept", extra={"run": self._run.id, "why": str(error)})
 
     async def _is_there(self) -> bool:
-        folder = PurePosixPath(self._run.directory)
         delay_s, told = AGAIN_FIRST_S, ""
         while True:
             try:
-                answer = await self._link.call(
-                    "runs_known",
-                    timeout_s=ASK_WITHIN_S,
-                    workdir=str(folder.parent.parent),
-                    names=[folder.name],
-                )
+                return await has_run(self._link, self._run)
             except OrchError as error:
                 if str(error) != told:
                     told = str(error)
                     logger.info("run.sought", extra={"run": self._run.id, "why": told})
                 await self._clock.sleep(self._clock.jitter(delay_s))
                 delay_s = min(2 * delay_s, AGAIN_MOST_S)
-            else:
-                return bool(answer["runs"])

@@ -134,9 +134,10 @@ class Crew:
                 member.tell(stop)
             self._start(member)
 
-    def asks_again(self) -> bool:
-        """Whether `follow_inventory` may find more than it did, though nothing was edited."""
-        return self._recruiting.asks_again()
+    async def look_again(self) -> None:
+        """Follow a run to the address that was edited, where it is found there later."""
+        if await self._recruiting.look_again([one.view.run for one in self._members.values()]):
+            await self.follow_inventory()
 
     async def follow_inventory(self) -> None:
         """What it says now of restarts and of targets counts for runs that live, or end still."""
@@ -177,6 +178,7 @@ class Crew:
             for ident in gone:
                 self._members.pop(ident, None)
                 del self._tasks[ident]
+                self._recruiting.forget(ident)
 
     async def _unfinished(self) -> tuple[Run, ...]:
         """Runs that live, and those whose last actions a daemon did not see the end of."""

@@ -64,9 +64,9 @@ class Duties:
             inventory = self.file.current()
             await self.environment.learn(wanted_names(inventory))
             self.outbox.follow(self.rack.sinks(inventory.alerts.sinks))
-            edited = inventory.digest != self.followed
-            if (edited or self.crew.asks_again()) and await self._take_up():
+            if inventory.digest != self.followed and await self._take_up():
                 self.followed = inventory.digest
+            await self._look_again()
             await self.clock.rest(FOLLOW_EVERY_S)
 
     async def _take_up(self) -> bool:
@@ -81,6 +81,13 @@ class Duties:
             logger.warning("runs.not_taken_up", extra={"why": str(error)})
             return False
         return True
+
+    async def _look_again(self) -> None:
+        try:
+            await self.crew.look_again()
+        except StoreError as error:
+            logger.warning("runs.not_taken_up", extra={"why": str(error)})
+            self.followed = ""  # what was found is followed by the next look
 
     async def _remind(self) -> None:
         told: dict[str, int] = {}

@@ -1,10 +1,11 @@
 """Makes the supervisor of a run: its job where the run is, and the stages that it works with.
 
-Owns where a run was looked for in vain. Must not: start a supervisor, crew.py does.
+Owns where a run was looked for in vain, and when it is asked there again. Must not: start a
+supervisor, crew.py does.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,9 @@ from orchestrator.core.decide.decision import Policy, RunView
 from orchestrator.core.decide.inputs import PolicyChanged
 from orchestrator.core.decide.restart import waits_by_another
 from orchestrator.core.detect.proving import read_rule
+from orchestrator.core.errors import TargetError
 from orchestrator.core.model import Inventory, Job, LinkState, Run, Target
-from orchestrator.daemon.arriving import Arrival
+from orchestrator.daemon.arriving import Arrival, has_run
 from orchestrator.daemon.display import Display
 from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
@@ -64,24 +66,49 @@ class Recruiting:
     def placed(self, run: Run, job: Job) -> Job:
         """The job where the run is, reached as the inventory says now."""
         target = placed(job.target_named(run.target), run.target, self.inventory())
-        refuted, until = self._refuted.get(run.id, (None, 0.0))
-        if run.whereabouts is not None and target == refuted:
-            stay = stays(run.whereabouts, run.target)
-            is_away = self.fleet.named(stay.name)[0] is LinkState.UNREACHABLE
-            answers = self.fleet.named(target.name)[0] is LinkState.CONNECTED
-            asks = is_away and answers and self.clock.monotonic() >= until
-            target = target if asks else stay
+        if run.whereabouts is not None and target == self._refuted_at(run.id):
+            target = stays(run.whereabouts, run.target)
         return replace(job, targets=(target,))
 
     def is_refuted(self, member: Supervisor) -> bool:
         """Whether the run of this supervisor is not where it was looked for."""
-        refuted, _ = self._refuted.get(member.view.run.id, (None, 0.0))
-        return member.job.target == refuted
+        return member.job.target == self._refuted_at(member.view.run.id)
 
-    def asks_again(self) -> bool:
-        """Whether some run may be looked for once more where it was not."""
-        now = self.clock.monotonic()
-        return any(now >= until for _, until in self._refuted.values())
+    def _refuted_at(self, run: str) -> Target | None:
+        return self._refuted[run][0] if run in self._refuted else None
+
+    async def look_again(self, runs: Iterable[Run]) -> bool:
+        """Whether one of the runs is by now where it was not; those whose old place is away.
+
+        They are watched at their old place meanwhile: who cannot see a run is to say so.
+        """
+        found = False
+        for run in runs:
+            if run.whereabouts is None or not self._may_be_there(run, run.whereabouts):
+                continue
+            target, _ = self._refuted[run.id]
+            try:
+                is_there = await has_run(self.fleet.link(target), run)
+            except TargetError as error:
+                logger.info("run.sought", extra={"run": run.id, "why": str(error)})
+                is_there = False
+            self._told(run.id, target, is_there)
+            found = found or is_there
+        return found
+
+    def _may_be_there(self, run: Run, was: Target) -> bool:
+        target, until = self._refuted.get(run.id, (None, 0.0))
+        if target is None or self.clock.monotonic() < until:
+            return False
+        old, _ = self.fleet.named(stays(was, run.target).name)
+        new, _ = self.fleet.named(target.name)
+        return old is LinkState.UNREACHABLE and new is LinkState.CONNECTED
+
+    def _told(self, run: str, target: Target, is_there: bool) -> None:
+        if is_there:
+            self.forget(run)
+        else:
+            self._refuted[run] = target, self.clock.monotonic() + ASKED_AGAIN_AFTER_S
 
     def forget(self, run: str) -> None:
         """The run is over, or where it was looked for."""
@@ -94,12 +121,7 @@ class Recruiting:
     def _stages(self, run: Run, job: Job) -> Stages:
         target = job.target_named(run.target)
         link = self.fleet.link(target)
-
-        def told(is_there: bool) -> None:
-            self._refuted[run.id] = target, self.clock.monotonic() + ASKED_AGAIN_AFTER_S
-            if is_there:
-                self.forget(run.id)
-
+        told = partial(self._told, run.id, target)
         arrival = Arrival(self.store, link, self.clock, run, target, told)
         rules = tuple(read_rule(rule).signature for rule in self.inventory().rules)
         return Stages(

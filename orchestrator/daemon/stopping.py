@@ -57,7 +57,10 @@ class Stopping:
             if member is None:
                 raise self._unsupervised(run)
             word = StopAsked(grace_s=grace_s)
-            await keep(self.store, run, word)
+            try:
+                await keep(self.store, run, word)
+            except NotDriven as error:
+                raise _not_ours(run) from error
             # Another supervisor may have its place by now, and has not read the word.
             self.members.get(run.id, member).tell(word)
             return await self._ended(run, word, waits=waits)

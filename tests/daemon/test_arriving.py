@@ -1,7 +1,9 @@
 """Whether a run is where an edited address leads, before anything is done there."""
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -128,12 +130,7 @@ async def test_a_run_is_looked_for_at_its_old_address_once_the_new_one_has_it_no
     await until(lambda: is_at(crew, run, stays(old, "ct202")))
     await crew.follow_inventory()
     assert crew._members[run.id].job.target == stays(old, "ct202")
-    edited = source.inventory().targets["ct202"]
-    assert where(run, source.inventory()) == edited
-    # The old address stays away: after a while the machine at the new one is asked once more.
-    cast(HastyClock, crew._clock).ahead_s = ASKED_AGAIN_AFTER_S
-    await until(lambda: is_at_once(crew, run, edited))
-    await until(lambda: is_at(crew, run, stays(old, "ct202")))
+    assert where(run, source.inventory()) == source.inventory().targets["ct202"]
     source.text = INVENTORY
     await crew.follow_inventory()
     await until(lambda: is_at(crew, run, old))
@@ -141,11 +138,46 @@ async def test_a_run_is_looked_for_at_its_old_address_once_the_new_one_has_it_no
     assert not await is_over(store, run)
 
 
-async def is_at_once(crew: Crew, run: Run, target: Target) -> bool:
-    """Whether a run is watched there, where the crew does what the duties do."""
-    if crew.asks_again():
-        await crew.follow_inventory()
-    return await is_at(crew, run, target)
+async def test_a_run_that_comes_back_at_the_edited_address_is_followed_there(
+    crew: Crew, store: Store, source: Source, tmp_path: Path
+) -> None:
+    """A machine may get its folders later than its address; till then it stays where it was."""
+    old = source.inventory().targets["ct202"]
+    folder = f"{tmp_path}/runs/{{id}}.u1"
+    away = replace(waiting(), whereabouts=old, job="away", target="ct202", directory=folder)
+    run = await store.runs.create(away)
+    await store.runs.put(replace(run, state=RunState.BACKOFF))
+    source.text = INVENTORY.replace(b"{hostname: 127.0.0.1, port: 1}", b"{transport: local}")
+    edited = source.inventory().targets["ct202"]
+    await crew.take_up()
+    await until(lambda: is_at(crew, run, stays(old, "ct202")))
+    member = crew._members[run.id]
+    attempt = Path(run.directory) / "attempt-1"
+    await crew.look_again()
+    cast(HastyClock, crew._clock).ahead_s = ASKED_AGAIN_AFTER_S
+    await until(lambda: is_asked_again(crew, run))
+    assert crew._members[run.id] is member, "it is not there, and was left alone"
+    attempt.mkdir(parents=True)
+    record = {"pid": 1, "start": 1, "relay_pid": 1, "relay_start": 1, "started_at": 1.0}
+    (attempt / "attempt.json").write_text(json.dumps({**record, "boot_id": "b", "session": "s"}))
+    await crew.look_again()
+    assert crew._members[run.id] is member, "it was asked a moment ago"
+    cast(HastyClock, crew._clock).ahead_s *= 2
+    await crew.look_again()
+    await until(lambda: is_at(crew, run, edited))
+    await until(lambda: is_known_at(store, run, edited))
+
+
+async def is_asked_again(crew: Crew, run: Run) -> bool:
+    """Whether the machine at the edited address has answered once more."""
+    _, before = crew._recruiting._refuted[run.id]
+    await crew.look_again()
+    return crew._recruiting._refuted[run.id][1] > before
+
+
+async def is_known_at(store: Store, run: Run, target: Target) -> bool:
+    """Whether a run's place is stored as that."""
+    return (await store.runs.get(run.id)).whereabouts == target
 
 
 async def is_at(crew: Crew, run: Run, target: Target) -> bool:
