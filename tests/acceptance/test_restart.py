@@ -186,7 +186,9 @@ def test_foreign_session_blocks_the_relaunch(
     orch.until(lambda: orch.json("show", run)["state"] == "backoff")
     orch(
         *("exec", "local", "--", "sh", "-c"),
-        "tmux kill-session -t dflash; tmux new-session -d -s dflash sleep 300",
+        # A server whose last session was killed may be met as it ends.
+        "tmux kill-session -t dflash;"
+        " until tmux new-session -d -s dflash sleep 300; do sleep 0.1; done",
     )
     file = orch.folder / "inventory.yaml"
     file.write_text(file.read_text().replace("backoff: 1h", "backoff: 100ms"))
