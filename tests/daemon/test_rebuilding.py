@@ -157,7 +157,8 @@ async def test_a_damaged_end_of_one_run_costs_no_other(
     leave_run(rebuilding, tmp_path, "dflash-2", {"started_at": 1.0})
     assert await rebuilt(rebuilding) == {"dflash-2"}
     said = [one.msg for one in caplog.records if one.name == rebuilding_module.__name__]
-    assert said == ["run.not_rebuilt"]
+    # On a busy machine a target may have to be asked twice.
+    assert [one for one in said if one != "store.rebuilding_waits"] == ["run.not_rebuilt"]
 
 
 class Lying:
