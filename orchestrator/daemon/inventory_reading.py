@@ -44,7 +44,9 @@ def read_inventory(
 
 
 def _check_rule(rule: Mapping[str, Any]) -> None:
-    from orchestrator.core.detect.proving import read_rule  # all of detection: a third of it all
+    from orchestrator.core.detect.proving import (
+        read_rule,  # all of detection: a third of the reading
+    )
 
     read_rule(rule)
 

@@ -16,7 +16,7 @@ from orchestrator.daemon.environment import Environment
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.store import Store
 from orchestrator.transport.pool import Pool
-from tests.daemon.crews import HastyClock, Source
+from tests.daemon.crews import HastyClock, Source, own_key
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def crew(
     async with AsyncExitStack() as stack:
         pool = Pool()
         stack.push_async_callback(pool.close)
-        fleet = Fleet(pool, clock, board, lambda _: "test", token_of)
+        fleet = Fleet(pool, clock, board, own_key(), token_of)
         stack.push_async_callback(fleet.close)
         made = Crew(
             store=store,

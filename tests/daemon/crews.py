@@ -1,6 +1,7 @@
 """A crew's inventory, clock and runs, for tests of what it does with them."""
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.core.decide.decision import Decision
 from orchestrator.core.findings import Outcome, Verdict
 from orchestrator.core.inventory.build import parse_inventory
-from orchestrator.core.model import RESTART, Attempt, Inventory, RestartPolicy, Run, RunState
+from orchestrator.core.model import RESTART, Attempt, Host, Inventory, RestartPolicy, Run, RunState
 from orchestrator.store import Store
 from tests.store.nouns import draft
 
@@ -22,6 +23,12 @@ jobs:
   away: {target: ct202, workdir: /nowhere, command: sleep 1}
 """
 WITHIN_S = 30.0
+
+
+def own_key() -> Callable[[Host], str]:
+    """A daemon's name for hosts that no other test has: another worker's would evict our probe."""
+    key = f"test-{secrets.token_hex(4)}"
+    return lambda _: key
 
 
 class HastyClock(SystemClock):

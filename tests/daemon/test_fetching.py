@@ -24,6 +24,7 @@ from orchestrator.daemon.leasing import Leasing
 from orchestrator.reading import READ_BY, READ_TO
 from orchestrator.store import Store, points
 from orchestrator.transport.pool import Pool
+from tests.daemon.crews import own_key
 from tests.link.fakes import until
 from tests.store.nouns import draft
 
@@ -70,7 +71,7 @@ async def fetching(store: Store, tmp_path: Path) -> AsyncIterator[Fetching]:
     async with AsyncExitStack() as stack:
         pool = Pool()
         stack.push_async_callback(pool.close)
-        fleet = Fleet(pool, clock, Board(clock), lambda _: "test", lambda _: 0)
+        fleet = Fleet(pool, clock, Board(clock), own_key(), lambda _: 0)
         stack.push_async_callback(fleet.close)
         yield Fetching(
             store=store,

@@ -11,6 +11,7 @@ from orchestrator.core.model import Host, Target
 from orchestrator.daemon.board import Board
 from orchestrator.daemon.fleet import Fleet
 from orchestrator.transport.pool import Pool
+from tests.daemon.crews import own_key
 from tests.link.fakes import until
 
 
@@ -21,7 +22,7 @@ async def fleet() -> AsyncIterator[Fleet]:
     async with AsyncExitStack() as stack:
         pool = Pool()
         stack.push_async_callback(pool.close)
-        made = Fleet(pool, clock, Board(clock), lambda _: "test", lambda _: 0)
+        made = Fleet(pool, clock, Board(clock), own_key(), lambda _: 0)
         stack.push_async_callback(made.close)
         yield made
 
