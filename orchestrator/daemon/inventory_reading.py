@@ -44,9 +44,8 @@ def read_inventory(
 
 
 def _check_rule(rule: Mapping[str, Any]) -> None:
-    from orchestrator.core.detect.proving import (
-        read_rule,  # all of detection: a third of the reading
-    )
+    # It loads all of detection: a third of the reading.
+    from orchestrator.core.detect.proving import read_rule
 
     read_rule(rule)
 
